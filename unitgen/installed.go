@@ -1,0 +1,186 @@
+package unitgen
+
+import "strings"
+
+// File is a unit file to install.
+type File struct{ Name, Text string }
+
+// Installed are the units that toad setup installs for a user, in a fixed order. pins are the folders that hold
+// pins (…/web.container.d), absolute, one watch each; the folders need not exist. Units that a person or a target
+// starts have an [Install] section.
+func Installed(p Program, pins ...string) []File {
+	files := []File{
+		{"toad.socket", socketText},
+		{"toad.service", serviceText},
+		{"toad-reconcile.service", reconcileText},
+		{"toad-held.service", heldText},
+		{"toad-alert@.service", alertText},
+		{"toad-fence.path", fencePathText},
+		{"toad-fence.service", fenceText},
+		{"toad-tick.timer", tickTimerText},
+		{"toad-tick.service", tickText},
+	}
+	fill := strings.NewReplacer(
+		"{serve}", p.starts("serve"),
+		"{reconcile}", p.starts("reconcile"),
+		"{look}", p.starts("reconcile", "--look"),
+		"{tick}", p.starts("tick"),
+		// %i is for systemd to fill in, so it is not escaped.
+		"{alert}", strings.Replace(p.starts("alert", "INSTANCE"), "INSTANCE", "%i", 1),
+		"{watched}", watched(p, pins),
+	)
+	for i := range files {
+		files[i].Text = head + fill.Replace(files[i].Text)
+	}
+	return files
+}
+
+// starts are the lines that make a service run toad with these arguments.
+func (p Program) starts(args ...string) string {
+	var lines []string
+	for _, assignment := range p.environment() {
+		lines = append(lines, "Environment="+quote(assignment))
+	}
+	return strings.Join(append(lines, "ExecStart="+command(append([]string{p.Exe}, args...)...)), "\n")
+}
+
+func watched(p Program, pins []string) string {
+	var lines []string
+	for _, p := range append([]string{p.Enrollment}, pins...) {
+		if p != "" {
+			lines = append(lines, "PathChanged="+path(p))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+const head = "# Written by toad setup, which writes it anew. To change it, use systemctl --user edit.\n"
+
+// The limits are off because a daemon that crashes in a loop would otherwise take the socket down for good.
+const socketText = `[Unit]
+Description=toad: where requests arrive
+
+[Socket]
+ListenStream=%t/toad/toad.sock
+SocketMode=0600
+DirectoryMode=0700
+TriggerLimitIntervalSec=0
+PollLimitIntervalSec=2s
+PollLimitBurst=4
+
+[Install]
+WantedBy=sockets.target
+`
+
+const serviceText = `[Unit]
+Description=toad: accepts, records and answers
+Requires=toad.socket
+After=toad.socket
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+{serve}
+Restart=on-failure
+RestartSec=1s
+WatchdogSec=10s
+WatchdogSignal=KILL
+
+[Install]
+Also=toad.socket
+`
+
+// Enrolled units are ordered after this one. It stays active when it is done, so that nothing pulls it in again
+// under running services, and nobody starts it by hand.
+const reconcileText = `[Unit]
+Description=toad: settles what must run before any enrolled unit starts
+DefaultDependencies=no
+After=dbus.socket
+Conflicts=shutdown.target
+Before=shutdown.target
+OnFailure=toad-held.service
+RefuseManualStart=yes
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+{reconcile}
+TimeoutStartSec=30s
+TimeoutStopSec=5s
+
+[Install]
+WantedBy=default.target
+`
+
+// It must work when toad does not, so it is plain shell. It names each unit whose pin asks for an admission that the
+// user manager does not have; "<0>" makes the journal file that as an emergency.
+const heldText = `[Unit]
+Description=toad: names the units that are held down
+DefaultDependencies=no
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=:/bin/sh -c ' \
+  c="${XDG_CONFIG_HOME:-$HOME/.config}"; \
+  for pin in "$c"/containers/systemd/*.d/zz-toad.conf "$c"/systemd/user/*.d/zz-toad.conf; do \
+    v=$(grep -o "TOAD_ADMITTED_[A-Za-z0-9_]*" "$pin" 2>/dev/null | head -n 1); \
+    test -z "$v" || env | grep -q "^$v=" || \
+      echo "<0>toad: $(basename "${pin%%/zz-toad.conf}" .d) is held down: toad-reconcile failed, so its candidate is not admitted; run: toad doctor"; \
+  done; \
+  echo "<3>toad: toad-reconcile failed; run: journalctl --user -u toad-reconcile"'
+TimeoutStartSec=30s
+`
+
+// OnFailure= comes again with every automatic restart of the unit, more often than a start limit allows.
+const alertText = `[Unit]
+Description=toad: tells that %i failed
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+{alert}
+TimeoutStartSec=1min
+`
+
+const fencePathText = `[Unit]
+Description=toad: watches the pins and the enrollment
+
+[Path]
+{watched}
+
+[Install]
+WantedBy=paths.target
+`
+
+// Nothing is ordered after it: each change of a pin would make that unit's restart wait. Without a limit, or a
+// burst of changes would end the watch for good.
+const fenceText = `[Unit]
+Description=toad: looks at what changed in the pins and the enrollment
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+{look}
+TimeoutStartSec=1min
+`
+
+const tickTimerText = `[Unit]
+Description=toad: slow duties
+
+[Timer]
+OnCalendar=hourly
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+`
+
+const tickText = `[Unit]
+Description=toad: slow duties
+
+[Service]
+Type=oneshot
+{tick}
+TimeoutStartSec=10min
+`

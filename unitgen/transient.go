@@ -1,0 +1,169 @@
+package unitgen
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+)
+
+// Unit is a transient unit to create, with the units that must exist with it.
+type Unit struct {
+	Name       string
+	Properties []sd.Property
+	Aux        []Unit
+}
+
+// Program says how a unit runs toad. All of it ends up in properties of the user manager, which an overlong one
+// would kill: keep it short.
+type Program struct {
+	Exe        string            // absolute; <state>/libexec/toad; systemd allows no quotes or backslashes in it
+	State      string            // TOAD_STATE; "" leaves it to the default
+	Enrollment string            // TOAD_ENROLLMENT; "" leaves it to the default
+	Env        map[string]string // more variables
+}
+
+const (
+	// ActRuntime is how long an act may run before systemd kills it and starts it again.
+	ActRuntime = time.Minute
+	// stopTimeout is how long a check or an act may take to stop; systemd's own default is 90 s.
+	stopTimeout = 5 * time.Second
+	// accuracy of the timers; systemd's own default is a minute.
+	accuracy = 100 * time.Millisecond
+)
+
+// Timer is the nth timer of a kind, which starts an act at an instant. An instant that is past when the unit is
+// created never comes, so the caller acts on that itself. It is on the calendar: a monotonic timer would start
+// anew at every daemon-reload.
+func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
+	name := TimerName(kind, op, n)
+	says := limit(kind, op)
+	return Unit{
+		Name: name,
+		Properties: []sd.Property{
+			sd.PropDescription(says),
+			property("TimersCalendar", []calendar{{"OnCalendar", instant(at)}}),
+			property("AccuracyUSec", usec(accuracy)),
+			property("RandomizedDelayUSec", usec(0)),
+			// Once it has fired nothing of it is left, not even an elapsed timer.
+			property("RemainAfterElapse", false),
+			collect,
+		},
+		Aux: []Unit{act(serviceOf(name), says, op, ActRuntime, p)},
+	}
+}
+
+func limit(kind Kind, op string) string {
+	switch kind {
+	case Prepare:
+		return "toad: " + op + " fails here if it is not prepared"
+	case Probation:
+		return "toad: " + op + " is rolled back here if it is undecided"
+	case Restore:
+		return "toad: rollback of " + op + " is called failed here if it has not settled"
+	}
+	return "toad: " + string(kind) + " of " + op
+}
+
+// Check is the nth observer of an operation, with the act that systemd starts when it has ended, however it ended.
+// The timeout is the monotonic bound of the deadline. It is ordered to no unit: after the candidate, it would wait
+// for the candidate's start job and see nothing of it.
+func Check(op string, n int, timeout time.Duration, p Program) Unit {
+	next := CheckActName(op, n)
+	return Unit{
+		Name: CheckName(op, n),
+		Properties: append([]sd.Property{
+			sd.PropDescription("toad: watches " + op),
+			sd.PropType("oneshot"),
+			property("NotifyAccess", "main"),                                   // else a oneshot's STATUS= is dropped
+			property("TimeoutStartUSec", usec(max(timeout, time.Millisecond))), // 0 would mean for ever
+			property("TimeoutStopUSec", usec(stopTimeout)),
+			property("OnSuccess", []string{next}),
+			property("OnFailure", []string{next}),
+			collect,
+		}, p.runs("check", "--number", strconv.Itoa(max(n, 1)), op)...),
+		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, ActRuntime, p)},
+	}
+}
+
+// Act is a run of toad act for what an operation owes. A run that takes longer than runtimeMax (ActRuntime if 0),
+// counted from its start or from what it last asked for by EXTEND_TIMEOUT_USEC, is killed and made again.
+func Act(op string, nanos int64, runtimeMax time.Duration, p Program) Unit {
+	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, runtimeMax, p)
+}
+
+// act is the same service whoever starts it: a request, a timer or the end of a check.
+func act(name, says, op string, runtimeMax time.Duration, p Program) Unit {
+	if runtimeMax <= 0 {
+		runtimeMax = ActRuntime
+	}
+	return Unit{
+		Name: name,
+		Properties: append([]sd.Property{
+			sd.PropDescription(says),
+			sd.PropType("exec"),
+			property("NotifyAccess", "main"),
+			property("Restart", "on-failure"),
+			property("RestartUSec", usec(time.Second)),
+			property("RestartSteps", uint32(5)), // 1 s, 2, 4, 8, 15, 30 s
+			property("RestartMaxDelayUSec", usec(30*time.Second)),
+			property("StartLimitIntervalUSec", usec(0)),
+			property("RuntimeMaxUSec", usec(runtimeMax)),
+			property("TimeoutStopUSec", usec(stopTimeout)),
+			collect,
+		}, p.runs("act", op)...),
+	}
+}
+
+// collect makes a unit vanish when it is done, also when it failed; a name that stays loaded cannot be used again.
+var collect = property("CollectMode", "inactive-or-failed")
+
+// runs are the properties that run toad with these arguments, which the manager leaves as they are.
+func (p Program) runs(args ...string) []sd.Property {
+	argv := append([]string{p.Exe}, args...)
+	return []sd.Property{
+		property("ExecStartEx", []execEx{{p.Exe, argv, []string{"no-env-expand"}}}),
+		property("Environment", p.environment()),
+	}
+}
+
+// environment is what the program needs to find its files, as NAME=value, in a fixed order.
+func (p Program) environment() []string {
+	all := map[string]string{}
+	maps.Copy(all, p.Env)
+	if p.State != "" {
+		all["TOAD_STATE"] = p.State
+	}
+	if p.Enrollment != "" {
+		all["TOAD_ENROLLMENT"] = p.Enrollment
+	}
+	list := []string{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, name+"="+all[name])
+	}
+	return list
+}
+
+// calendar is one element of TimersCalendar, a(ss).
+type calendar struct{ Base, Spec string }
+
+// execEx is one element of ExecStartEx, a(sasas).
+type execEx struct {
+	Path  string
+	Argv  []string
+	Flags []string
+}
+
+// instant is a calendar spec for one instant, never before it: systemd knows microseconds only.
+func instant(t time.Time) string {
+	return t.Add(time.Microsecond - 1).UTC().Format("2006-01-02 15:04:05.000000 UTC")
+}
+
+func usec(d time.Duration) uint64 { return uint64(d.Microseconds()) }
+
+func property(name string, value any) sd.Property {
+	return sd.Property{Name: name, Value: dbus.MakeVariant(value)}
+}
