@@ -1,0 +1,208 @@
+package host
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gofrs/flock"
+)
+
+// Image is what a tag of the sample repository stands for.
+type Image struct {
+	Digest   string `json:"digest"`   // what the tag resolves to, perhaps an index
+	Manifest string `json:"manifest"` // of this platform
+	ID       string `json:"image_id"`
+}
+
+// Repository holds the sample images; the tags are in tests/registry/images.go.
+const Repository = "127.0.0.1:5000/app"
+
+// fixture is the tree laid over every host: the registry, its images and its unit.
+type fixture struct {
+	tree   string
+	images map[string]Image
+}
+
+var (
+	made     *fixture
+	makeLock sync.Mutex
+)
+
+const registryUnit = `[Unit]
+Description=Registry of the tests
+
+[Service]
+Type=notify
+EnvironmentFile=-/etc/default/registry
+ExecStart=/usr/local/bin/registry serve --dir /var/lib/registry $REGISTRY_ARGS
+
+[Install]
+WantedBy=multi-user.target
+`
+
+// fixtures builds the programs and images once for this machine; a change of their sources makes new ones.
+func fixtures(t testing.TB) *fixture {
+	t.Helper()
+	makeLock.Lock()
+	defer makeLock.Unlock()
+	if made != nil {
+		return made
+	}
+	cache := os.Getenv("TOAD_CACHE")
+	if cache == "" {
+		cache = "/var/cache/toad"
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock := flock.New(filepath.Join(cache, "fixture.lock"))
+	if err := lock.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+
+	tmp, err := os.MkdirTemp(cache, "fixture-*.tmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil { // it becomes the root folder of hosts
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	fmt.Fprint(sum, registryUnit)
+	for pkg, bin := range binaries {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(tmp, bin), pkg)
+		build.Dir, build.Env = repo(t), append(os.Environ(), "CGO_ENABLED=0")
+		run(t, build)
+	}
+	for _, bin := range []string{sampleBin, otherBin, registryBin} {
+		b, err := os.ReadFile(filepath.Join(tmp, bin))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(b)
+	}
+	f := &fixture{tree: filepath.Join(cache, fmt.Sprintf("fixture-%x", sum.Sum(nil)[:6]))}
+	if _, err := os.Stat(f.tree); err != nil {
+		fill(t, tmp)
+		if err := os.Rename(tmp, f.tree); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(f.tree, "var/lib/registry/digests.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &f.images); err != nil {
+		t.Fatal(err)
+	}
+	made = f
+	return made
+}
+
+const (
+	sampleBin   = "usr/local/lib/toad-tests/sample"
+	otherBin    = "usr/local/lib/toad-tests/other"
+	registryBin = "usr/local/bin/registry"
+)
+
+var binaries = map[string]string{
+	"./tests/sample":       sampleBin,
+	"./tests/sample/other": otherBin,
+	"./tests/registry":     registryBin,
+}
+
+func fill(t testing.TB, tree string) {
+	t.Helper()
+	in := func(name string) string { return filepath.Join(tree, name) }
+	run(t, exec.Command(in(registryBin), "images", "--dir", in("var/lib/registry"), "--sample", in(sampleBin), "--other", in(otherBin)))
+	wants := in("etc/systemd/system/multi-user.target.wants")
+	if err := os.MkdirAll(wants, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(in("etc/systemd/system/registry.service"), []byte(registryUnit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../registry.service", filepath.Join(wants, "registry.service")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Image returns what is known of a tag, among the prepared ones and those pushed by Push.
+func (h *Host) Image(t testing.TB, tag string) Image {
+	t.Helper()
+	if img, ok := h.pushed[tag]; ok {
+		return img
+	}
+	img, ok := h.fixture.images[tag]
+	if !ok {
+		t.Fatalf("no sample image %q", tag)
+	}
+	return img
+}
+
+// Digest returns what a tag resolves to.
+func (h *Host) Digest(t testing.TB, tag string) string {
+	t.Helper()
+	return h.Image(t, tag).Digest
+}
+
+// Push makes one more image and pushes it to the host's registry; version is what its bodies name.
+func (h *Host) Push(t testing.TB, tag, behaviour, version string) Image {
+	t.Helper()
+	out := h.MustExec(t, "registry", "push", "--tag", tag, "--behaviour", behaviour, "--version", version, "--sample", "/"+sampleBin)
+	var img Image
+	if err := json.Unmarshal([]byte(out), &img); err != nil {
+		t.Fatal(err)
+	}
+	h.pushed[tag] = img
+	return img
+}
+
+// RegistryArgs restarts the registry with more arguments, such as --auth user:password.
+func (h *Host) RegistryArgs(t testing.TB, args string) {
+	t.Helper()
+	h.WriteFile(t, "/etc/default/registry", "REGISTRY_ARGS="+args+"\n", 0o644)
+	h.MustExec(t, "systemctl", "restart", "registry.service")
+}
+
+// testhost runs the script and returns its trimmed output.
+func testhost(t testing.TB, args ...string) string {
+	t.Helper()
+	return run(t, exec.Command(filepath.Join(repo(t), "scripts/testhost"), args...))
+}
+
+func run(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(cmd.Args, " "), err, &stdout, &stderr)
+	}
+	return strings.TrimSpace(stdout.String())
+}
+
+// repo is the folder of go.mod.
+func repo(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("not inside the module")
+	return ""
+}
