@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,17 +38,23 @@ var (
 	makeLock sync.Mutex
 )
 
-const registryUnit = `[Unit]
+var units = map[string]string{
+	"registry.service": `[Unit]
 Description=Registry of the tests
 
 [Service]
 Type=notify
 EnvironmentFile=-/etc/default/registry
 ExecStart=/usr/local/bin/registry serve --dir /var/lib/registry $REGISTRY_ARGS
+`,
+	"registry-proxy.service": `[Unit]
+Description=Fault proxy before the registry
 
-[Install]
-WantedBy=multi-user.target
-`
+[Service]
+Type=notify
+ExecStart=/usr/local/bin/registry proxy --addr 127.0.0.1:5001
+`,
+}
 
 // fixtures builds the programs and images once for this machine; a change of their sources makes new ones.
 func fixtures(t testing.TB) *fixture {
@@ -78,7 +86,7 @@ func fixtures(t testing.TB) *fixture {
 		t.Fatal(err)
 	}
 	sum := sha256.New()
-	fmt.Fprint(sum, registryUnit)
+	fmt.Fprint(sum, units)
 	for pkg, bin := range binaries {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(tmp, bin), pkg)
 		build.Dir, build.Env = repo(t), append(os.Environ(), "CGO_ENABLED=0")
@@ -129,11 +137,13 @@ func fill(t testing.TB, tree string) {
 	if err := os.MkdirAll(wants, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(in("etc/systemd/system/registry.service"), []byte(registryUnit), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("../registry.service", filepath.Join(wants, "registry.service")); err != nil {
-		t.Fatal(err)
+	for name, text := range units {
+		if err := os.WriteFile(in("etc/systemd/system/"+name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("../"+name, filepath.Join(wants, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -173,6 +183,19 @@ func (h *Host) RegistryArgs(t testing.TB, args string) {
 	t.Helper()
 	h.WriteFile(t, "/etc/default/registry", "REGISTRY_ARGS="+args+"\n", 0o644)
 	h.MustExec(t, "systemctl", "restart", "registry.service")
+}
+
+// Proxied is the sample repository behind the fault proxy.
+const Proxied = "127.0.0.1:5001/app"
+
+// Fault makes the proxy break the next answers (times 0: all) to requests whose path contains match;
+// tests/registry/proxy.go has the kinds. An empty kind ends it.
+func (h *Host) Fault(t testing.TB, kind, match string, times int, arg string) {
+	t.Helper()
+	q := url.Values{"kind": {kind}, "match": {match}, "times": {strconv.Itoa(times)}, "arg": {arg}}
+	if status, body := h.Get("http://127.0.0.1:5001/fault?" + q.Encode()); status != 200 {
+		t.Fatalf("fault: %d %s", status, body)
+	}
 }
 
 // testhost runs the script and returns its trimmed output.

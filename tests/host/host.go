@@ -113,12 +113,12 @@ func (h *Host) installToad(t testing.TB) {
 	h.WriteFile(t, "/usr/local/bin/toad", string(b), 0o755)
 }
 
-// booted takes note of the new init, and waits for the registry.
+// booted takes note of the new init, and waits for the registry and its proxy.
 func (h *Host) booted(t testing.TB) {
 	t.Helper()
 	h.pid = testhost(t, "pid", h.Name)
 	if !h.opts.NoRegistry {
-		h.MustExec(t, "systemctl", "start", "registry.service")
+		h.MustExec(t, "systemctl", "start", "registry.service", "registry-proxy.service")
 	}
 }
 

@@ -101,3 +101,15 @@ func boot(t *testing.T, h *Host) string {
 	t.Helper()
 	return h.ReadFile(t, "/proc/sys/kernel/random/boot_id")
 }
+
+func TestTheProxyBreaksAnswersUntilToldToStop(t *testing.T) {
+	h := Up(t, Options{NoToad: true})
+	for _, kind := range []string{"cut", "status"} {
+		h.Fault(t, kind, "/blobs/", 0, "503")
+		if r := h.User(t, "podman", "pull", "--retry=0", "-q", Proxied+":v3"); r.Exit == 0 {
+			t.Errorf("%s: the pull came through", kind)
+		}
+	}
+	h.Fault(t, "", "", 0, "")
+	h.MustUser(t, "podman", "pull", "-q", Proxied+":v3")
+}

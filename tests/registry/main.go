@@ -1,7 +1,8 @@
-// Command registry is the container registry of the tests, and the maker of the images in it.
+// Command registry is the container registry of the tests, and the maker of the images|serve|proxy|push [flags] in it.
 //
 //	registry images --dir D --sample BIN --other BIN   fill D with every sample image; writes D/digests.json
 //	registry serve --dir D [--addr A] [--auth U:P]     serve D; what is pushed is kept in D
+//	registry proxy [--addr A] [--to HOST]              pass on to a registry, and break answers when told to
 //	registry push --to HOST --tag T --behaviour B --version V --sample BIN
 //	                                                   build one more image, push it, print its entry
 package main
@@ -36,7 +37,7 @@ func run(args []string) error {
 	auth := fs.String("auth", "", "user:password to ask for")
 	sample := fs.String("sample", "", "static sample binary")
 	other := fs.String("other", "", "static binary of another program")
-	to := fs.String("to", "127.0.0.1:5000", "registry to push to")
+	to := fs.String("to", "127.0.0.1:5000", "registry to push or pass on to")
 	tag := fs.String("tag", "", "tag of the image to push")
 	behaviour := fs.String("behaviour", "good", "behaviour of the image to push")
 	version := fs.String("version", "", "version of the image to push; the tag if empty")
@@ -48,6 +49,8 @@ func run(args []string) error {
 		return images(*dir, *sample, *other)
 	case "serve":
 		return serve(*dir, *addr, *auth)
+	case "proxy":
+		return listen(*addr, &proxy{to: *to})
 	case "push":
 		if *version == "" {
 			*version = *tag
@@ -69,20 +72,20 @@ func serve(dir, addr, auth string) error {
 	if auth != "" {
 		h = requireAuth(h, auth)
 	}
+	return listen(addr, h)
+}
+
+// listen tells systemd, if it asked, that the port is open.
+func listen(addr string, h http.Handler) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
-	notifyReady()
-	return http.Serve(l, h)
-}
-
-// notifyReady tells systemd, if it asked, that the port is open.
-func notifyReady() {
 	if c, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET")); err == nil {
 		c.Write([]byte("READY=1"))
 		c.Close()
 	}
+	return http.Serve(l, h)
 }
 
 // images pushes to a registry of its own on the folder, so that the folder ends up as a push would leave it.
