@@ -1,0 +1,296 @@
+package probation
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Release is what a generation puts in force.
+type Release struct {
+	Digest     string    `json:"digest"`             // as it was asked for; may be empty for an adopted release
+	Manifest   string    `json:"manifest,omitempty"` // of this platform's manifest
+	Index      string    `json:"index,omitempty"`    // of the image index, where there is one
+	ImageID    string    `json:"image_id,omitempty"` // 64 hex digits
+	Generation int       `json:"generation"`
+	PromotedAt time.Time `json:"promoted_at,omitzero"`
+}
+
+// Names reports whether a digest or image id is one of the names this release goes by.
+func (r Release) Names(id string) bool {
+	return id != "" && (id == r.Digest || id == r.Manifest || id == r.Index || id == r.ImageID)
+}
+
+// Same reports whether two releases are the same content under any of their names.
+func (r Release) Same(o Release) bool {
+	return r.Names(o.Digest) || r.Names(o.Manifest) || r.Names(o.Index) || r.Names(o.ImageID)
+}
+
+// UnitBefore is what a restore must know of a unit: how it stood when the switch began.
+type UnitBefore struct {
+	Unit       string `json:"unit"`    // Quadlet file name
+	Service    string `json:"service"` // systemd unit name
+	Running    bool   `json:"running"`
+	Invocation string `json:"invocation,omitempty"`
+	Container  string `json:"container,omitempty"`
+	ImageID    string `json:"image_id,omitempty"`
+	// Pin is the text of toad's drop-in before the switch; empty when there was none.
+	Pin string `json:"pin,omitempty"`
+	// Dependents are the units that were active and that systemd takes down with this one.
+	Dependents  []string      `json:"dependents,omitempty"`
+	StopTimeout time.Duration `json:"stop_timeout"`
+	// Candidate is the invocation that a restore replaces; Down says that the restore leaves the unit stopped.
+	Candidate string `json:"candidate,omitempty"`
+	Down      bool   `json:"down,omitempty"`
+}
+
+// Evidence is what shows that the candidate failed by itself.
+type Evidence struct {
+	Unit       string   `json:"unit"`
+	Invocation string   `json:"invocation"`
+	ExitStatus int      `json:"exit_status,omitempty"`
+	Lines      []string `json:"lines,omitempty"` // the last lines it logged, redacted
+}
+
+// Refusal blocks a release on this host until a named retry ends in promotion.
+type Refusal struct {
+	Release   Release   `json:"release"`
+	Operation string    `json:"operation"`
+	Reason    string    `json:"reason"`
+	Code      Code      `json:"code"`
+	RefusedAt time.Time `json:"refused_at"`
+	Evidence  *Evidence `json:"evidence,omitempty"`
+}
+
+// Operation is one attempt to change a service's release. Its record holds all that a restore needs.
+type Operation struct {
+	ID         string     `json:"id"`
+	Service    string     `json:"service"`
+	Generation int        `json:"generation"`
+	Phase      Phase      `json:"phase"`
+	Code       Code       `json:"code"`
+	Reason     string     `json:"reason"`
+	Rollback   bool       `json:"rollback,omitempty"` // asked for by "toad rollback"
+	Retry      bool       `json:"retry,omitempty"`
+	Key        string     `json:"key"`  // idempotency key
+	Body       string     `json:"body"` // sha256 of the request, to tell a replay from another request
+	By         string     `json:"by"`   // who asked: "uid 1000" or a token's id
+	AcceptedAt time.Time  `json:"accepted_at"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
+	Enrollment Enrollment `json:"enrollment"`
+
+	Candidate Release  `json:"candidate"`
+	Previous  *Release `json:"previous,omitempty"` // in force when the switch began
+	Prepared  bool     `json:"prepared,omitempty"`
+	// Before is per unit, in the enrollment's order; set when the switch begins.
+	Before []UnitBefore `json:"before,omitempty"`
+
+	PrepareBy Deadline  `json:"prepare_by"`
+	Deadline  *Deadline `json:"deadline,omitempty"`
+	RestoreBy *Deadline `json:"restore_by,omitempty"`
+	// Timers (of the phase's own limit) and Checks are the last numbers used in unit names; saved before the unit is
+	// created.
+	Timers     int `json:"timers,omitempty"`
+	Checks     int `json:"checks,omitempty"`
+	ChecksLost int `json:"checks_lost,omitempty"`
+
+	Replaced          bool      `json:"replaced,omitempty"`       // restoring: the restart jobs are queued
+	CandidateSeen     bool      `json:"candidate_seen,omitempty"` // restoring: Before names what is replaced
+	StoppedByOperator bool      `json:"stopped_by_operator,omitempty"`
+	Evidence          *Evidence `json:"evidence,omitempty"`
+
+	// Released and Retained are what a terminal operation still owed and has done.
+	Released bool `json:"released,omitempty"`
+	Retained bool `json:"retained,omitempty"`
+}
+
+// RanBefore reports whether anything of the service ran when the switch began.
+func (op Operation) RanBefore() bool {
+	for _, b := range op.Before {
+		if b.Running {
+			return true
+		}
+	}
+	return false
+}
+
+// Service is what toad knows of one enrolled service: the release in force, what is refused, and the latest operation
+// in full, so that one write is one decision.
+type Service struct {
+	Name       string     `json:"service"`
+	Generation int        `json:"generation"`
+	Promoted   *Release   `json:"promoted,omitempty"` // in force; generation 0 is what ran before the first deployment
+	Retained   []Release  `json:"retained,omitempty"` // newest first, the one in force included
+	Refusals   []Refusal  `json:"refusals,omitempty"`
+	Operation  *Operation `json:"operation,omitempty"`
+}
+
+// Active returns the operation that is under way, or nil.
+func (s Service) Active() *Operation {
+	if s.Operation == nil || s.Operation.Phase.Terminal() {
+		return nil
+	}
+	return s.Operation
+}
+
+// Refusal returns the refusal of a release that goes by this name, or nil.
+func (s Service) Refusal(r Release) *Refusal {
+	for i := range s.Refusals {
+		if s.Refusals[i].Release.Same(r) {
+			return &s.Refusals[i]
+		}
+	}
+	return nil
+}
+
+// Apply folds an event into the service: the operation moves on, and what its new phase means for the release in force
+// and the refusals is drawn in the same value, to be saved by the same write.
+func (s Service) Apply(ev Event) (Service, bool) {
+	if s.Operation == nil {
+		return s, false
+	}
+	op, ok := Next(*s.Operation, ev)
+	if !ok {
+		return s, false
+	}
+	from := s.Operation.Phase
+	s.Operation = &op
+	if op.Prepared && s.Promoted == nil && op.Previous != nil {
+		s.Promoted, s.Retained = op.Previous, []Release{*op.Previous} // adopted as generation 0
+	}
+	switch {
+	case op.Phase == Promoted:
+		s = s.promote(op)
+	case op.Phase == Restoring && from != Restoring && op.Evidence != nil:
+		s = s.refuse(op, ev.At.Wall)
+	}
+	return s, true
+}
+
+func (s Service) promote(op Operation) Service {
+	r := op.Candidate
+	r.Generation, r.PromotedAt = op.Generation, op.EndedAt.UTC()
+	kept := []Release{r}
+	for _, old := range s.Retained {
+		if !old.Same(r) && len(kept) <= op.Enrollment.Limit.Keep {
+			kept = append(kept, old)
+		}
+	}
+	s.Promoted, s.Retained = &r, kept
+	refusals := make([]Refusal, 0, len(s.Refusals))
+	for _, f := range s.Refusals {
+		if !f.Release.Same(r) {
+			refusals = append(refusals, f)
+		}
+	}
+	s.Refusals = refusals
+	return s
+}
+
+func (s Service) refuse(op Operation, at time.Time) Service {
+	refusals := make([]Refusal, 0, len(s.Refusals)+1)
+	for _, f := range s.Refusals {
+		if !f.Release.Same(op.Candidate) {
+			refusals = append(refusals, f)
+		}
+	}
+	s.Refusals = append(refusals, Refusal{Release: op.Candidate, Operation: op.ID, Reason: op.Reason, Code: op.Code,
+		RefusedAt: at.UTC(), Evidence: op.Evidence})
+	return s
+}
+
+// Duty is what an operation owes.
+type Duty string
+
+const (
+	Nothing    Duty = ""
+	DoPrepare  Duty = "prepare"
+	DoSwitch   Duty = "switch"
+	DoWatch    Duty = "watch" // a loaded timer and a check own it
+	DoPromote  Duty = "promote"
+	DoRestore  Duty = "restore"
+	DoRelease  Duty = "release" // stop timers and check, unset the admission
+	DoRetain   Duty = "retain"  // keep the promoted image
+	DoBeginAct Duty = "begin"
+)
+
+// Due says what an operation owes. It is a function of the saved state alone, so carrying on after a crash is the
+// normal path.
+func Due(op Operation) Duty {
+	switch op.Phase {
+	case Accepted:
+		return DoBeginAct
+	case Preparing:
+		if op.Prepared {
+			return DoSwitch
+		}
+		return DoPrepare
+	case Switching:
+		return DoSwitch
+	case Probation:
+		return DoWatch
+	case Promoting:
+		return DoPromote
+	case Restoring:
+		if op.Replaced {
+			return DoWatch
+		}
+		return DoRestore
+	}
+	if !op.Released {
+		return DoRelease
+	}
+	if op.Phase == Promoted && !op.Retained {
+		return DoRetain
+	}
+	return Nothing
+}
+
+var (
+	serviceName   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,59}$`)
+	generationEnd = regexp.MustCompile(`-g[0-9]+$`)
+	digestForm    = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// CheckServiceName refuses a name that could not be told from an operation's id or would not do in a unit's name.
+func CheckServiceName(name string) error {
+	if !serviceName.MatchString(name) || generationEnd.MatchString(name) {
+		return fmt.Errorf("service name %q: want [a-z][a-z0-9-]{0,59}, not ending in -g<number>", name)
+	}
+	return nil
+}
+
+// CheckDigest says what is wrong with a digest; a deployment names nothing else.
+func CheckDigest(d string) error {
+	switch {
+	case digestForm.MatchString(d):
+		return nil
+	case strings.HasPrefix(d, "sha512:") || strings.HasPrefix(d, "sha384:"):
+		return fmt.Errorf("digest %.80q: only sha256 digests are deployed", d)
+	case digestForm.MatchString(strings.ToLower(d)):
+		return fmt.Errorf("digest %.80q: hexadecimal digits must be lower case", d)
+	case strings.HasPrefix(d, "sha256:"):
+		return fmt.Errorf("digest %.80q: want 64 hexadecimal digits after sha256:, have %d characters", d, len(d)-len("sha256:"))
+	}
+	return fmt.Errorf("digest %.80q: want sha256:<64 hexadecimal digits>", d)
+}
+
+// OperationID names the operation of a service's generation.
+func OperationID(service string, generation int) string {
+	return service + "-g" + strconv.Itoa(generation)
+}
+
+// ParseOperationID splits an operation's id; ok is false when it is not one.
+func ParseOperationID(id string) (service string, generation int, ok bool) {
+	i := strings.LastIndex(id, "-g")
+	if i < 0 || len(id)-i-2 > 9 {
+		return "", 0, false
+	}
+	n, err := strconv.Atoi(id[i+2:])
+	if err != nil || n < 0 || OperationID(id[:i], n) != id || CheckServiceName(id[:i]) != nil {
+		return "", 0, false
+	}
+	return id[:i], n, true
+}

@@ -1,0 +1,248 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"toad/probation"
+	"toad/probation/record"
+)
+
+// Act does what an operation owes, until it is owned by a loaded timer and a check, or owes nothing. It is safe to
+// repeat and to run beside others: what it does follows from the saved state, under the service's lock.
+func (r *Rollout) Act(ctx context.Context, id string) error {
+	service, _, ok := probation.ParseOperationID(id)
+	if !ok {
+		return fmt.Errorf("%q is not an operation's id", id)
+	}
+	waited := 0
+	for {
+		duty, op, err := r.turn(ctx, service, id, waited)
+		if err != nil {
+			return err
+		}
+		switch duty {
+		case probation.DoPrepare:
+			err = r.prepare(ctx, op)
+		case probation.DoRetain:
+			err = r.retain(ctx, op)
+		case checkAgain:
+			waited = op.ChecksLost
+			err = pause(ctx, time.Second<<min(op.ChecksLost-1, 5))
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// checkAgain is the duty to make a lost check anew after a pause.
+const checkAgain = probation.Duty("check again")
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(min(d, 30*time.Second)):
+		return nil
+	}
+}
+
+// turn takes the service's lock and goes as far as it can without moving image bytes or waiting. It returns the duty
+// that is left: to prepare, to retain, to make a lost check again, or none.
+func (r *Rollout) turn(ctx context.Context, service, id string, waited int) (probation.Duty, probation.Operation, error) {
+	unlock, err := r.Records.Lock(ctx, service)
+	if err != nil {
+		return "", probation.Operation{}, err
+	}
+	defer unlock()
+	for {
+		svc, err := r.Records.Service(service)
+		if err != nil {
+			return "", probation.Operation{}, err
+		}
+		if svc.Operation == nil || svc.Operation.ID != id {
+			return "", probation.Operation{}, nil // never saved, or long past
+		}
+		op := *svc.Operation
+		if stopping, err := r.Units.Stopping(ctx); err != nil || stopping {
+			return "", op, err // reconcile carries on after the start of the manager
+		}
+		if ev, ok := r.find(op); ok {
+			if _, err := r.apply(svc, ev); err != nil {
+				return "", op, err
+			}
+			continue
+		}
+		duty, err := r.step(ctx, svc, waited)
+		if err != nil || duty != again {
+			return duty, op, err
+		}
+	}
+}
+
+// again means that a step has saved something and the state is to be looked at afresh.
+const again = probation.Duty("again")
+
+// step does the one thing that is owed now.
+func (r *Rollout) step(ctx context.Context, svc probation.Service, waited int) (probation.Duty, error) {
+	op := *svc.Operation
+	switch duty := probation.Due(op); duty {
+	case probation.DoBeginAct:
+		_, err := r.apply(svc, r.event(probation.Begun, ""))
+		return again, err
+	case probation.DoSwitch:
+		return again, r.doSwitch(ctx, svc)
+	case probation.DoWatch:
+		return r.watch(ctx, svc, waited)
+	case probation.DoPromote:
+		return again, r.promote(ctx, svc)
+	case probation.DoRestore:
+		return again, r.restore(ctx, svc)
+	case probation.DoRelease:
+		return again, r.release(ctx, svc)
+	default:
+		return duty, nil
+	}
+}
+
+func (r *Rollout) event(kind probation.Kind, reason string) probation.Event {
+	return probation.Event{Kind: kind, At: r.Now(), Reason: reason}
+}
+
+// apply draws an event's consequences and saves them; then they are told.
+func (r *Rollout) apply(svc probation.Service, ev probation.Event) (probation.Service, error) {
+	from := svc.Operation.Phase
+	next, ok := svc.Apply(ev)
+	if !ok {
+		return svc, fmt.Errorf("%s: event %s does not fit phase %s", svc.Operation.ID, ev.Kind, from)
+	}
+	if err := r.Records.Put(next); err != nil {
+		return svc, err
+	}
+	if op := *next.Operation; op.Phase != from {
+		r.note(op, level(op.Phase), string(op.Phase), says(op, ev), map[string]string{"code": string(op.Code)})
+	}
+	return next, nil
+}
+
+func level(p probation.Phase) string {
+	switch p {
+	case probation.RollbackFailed, probation.Failed:
+		return "error"
+	case probation.Restoring, probation.RolledBack, probation.Withdrawn:
+		return "warn"
+	}
+	return "info"
+}
+
+// says is the sentence of a transition.
+func says(op probation.Operation, ev probation.Event) string {
+	switch op.Phase {
+	case probation.Preparing:
+		return "preparing"
+	case probation.Switching:
+		return fmt.Sprintf("switching to %s, undecided until %s", name(op.Candidate), op.Deadline.At.Format(time.RFC3339))
+	case probation.Probation:
+		return "on probation"
+	case probation.Promoting:
+		return ev.Reason
+	case probation.Promoted:
+		return name(op.Candidate) + " is in force"
+	case probation.Restoring:
+		return "restoring the previous release: " + op.Reason
+	case probation.RolledBack:
+		return "the previous release is in force again"
+	}
+	return op.Reason
+}
+
+// find tells what happened to an operation since its last save. Found together, the first of aborted, stopped, failed,
+// expired and stable counts.
+func (r *Rollout) find(op probation.Operation) (probation.Event, bool) {
+	now := r.Now()
+	by, aborted := r.Records.Aborted(op.ID)
+	abort := r.event(probation.Aborted, "given up by "+by)
+	switch op.Phase {
+	case probation.Accepted, probation.Preparing:
+		if aborted {
+			return abort, true
+		}
+		if op.PrepareBy.Past(now) {
+			return r.event(probation.PrepareTimeout, "the image was not here within the limit of the preparation"), true
+		}
+	case probation.Switching, probation.Probation:
+		if aborted {
+			return abort, true
+		}
+		return r.findVerdict(op, now)
+	case probation.Restoring:
+		if op.Replaced {
+			return r.findSettled(op, now)
+		}
+	}
+	return probation.Event{}, false
+}
+
+// verdict is what the current check of this phase came to.
+func (r *Rollout) verdict(op probation.Operation, phase probation.Phase) (record.Watch, probation.Verdict) {
+	w := r.Records.Watch(op.ID)
+	if w.Check != op.Checks || w.Phase != phase {
+		return record.Watch{}, probation.Verdict{}
+	}
+	return w, w.Verdict
+}
+
+func (r *Rollout) findVerdict(op probation.Operation, now probation.Instant) (probation.Event, bool) {
+	w, v := r.verdict(op, probation.Probation)
+	switch {
+	case v.Kind == probation.Stopped || v.Kind == probation.Unfit:
+		return probation.Event{Kind: v.Kind, At: now, Code: v.Code, Reason: v.Reason, Evidence: v.Evidence}, true
+	case op.Deadline.Past(now):
+		return probation.Event{Kind: probation.Expired, At: now, Evidence: unready(op, w, now),
+			Reason: "undecided at the deadline" + because(w)}, true
+	case v.Kind == probation.Stable && op.Phase == probation.Probation:
+		return r.event(probation.Stable, v.Reason), true
+	}
+	return probation.Event{}, false
+}
+
+// watchEvery is how often a check saves what it sees when nothing changes.
+const watchEvery = 30 * time.Second
+
+// unready is the evidence of a release that was seen unready until the deadline, within one boot and without a gap.
+func unready(op probation.Operation, w record.Watch, now probation.Instant) *probation.Evidence {
+	if w.Unready == nil || w.At.BootID != now.BootID || op.Deadline.BootID != now.BootID ||
+		now.Boot-w.At.Boot > watchEvery+5*time.Second {
+		return nil
+	}
+	return w.Unready
+}
+
+func because(w record.Watch) string {
+	if w.Why == "" {
+		return ""
+	}
+	return ": " + w.Why
+}
+
+func (r *Rollout) findSettled(op probation.Operation, now probation.Instant) (probation.Event, bool) {
+	w, v := r.verdict(op, probation.Restoring)
+	switch {
+	case v.Kind == probation.Stopped:
+		return r.event(probation.Stopped, v.Reason), true
+	case v.Kind == probation.Unfit:
+		return r.event(probation.SettleFailed, "the previous release did not settle: "+v.Reason), true
+	case v.Kind == probation.Stable && op.RanBefore() && !op.StoppedByOperator:
+		return r.event(probation.Settled, ""), true
+	case v.Kind == probation.Stable:
+		return r.event(probation.LeftStopped, ""), true
+	case op.RestoreBy.Past(now):
+		return r.event(probation.SettleExpired, "the previous release had not settled by the limit of the restore"+because(w)), true
+	}
+	return probation.Event{}, false
+}

@@ -1,0 +1,287 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"toad/probation"
+	"toad/quadlet"
+	"toad/unitgen"
+)
+
+// minFree is what must be free where state, pins and images lie before anything is switched.
+const minFree = 64 << 20
+
+// failure ends a preparation with a code.
+type failure struct {
+	code probation.Code
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(code probation.Code, format string, args ...any) error {
+	return &failure{code, fmt.Errorf(format, args...)}
+}
+
+// prepare brings the image here and proves the way back, the old release serving all the while. It moves image bytes,
+// so it holds the service's lock only to save what it came to.
+func (r *Rollout) prepare(ctx context.Context, op probation.Operation) error {
+	unlock, err := r.Records.LockPrepare(op.ID)
+	if err != nil {
+		return nil // another act is at it, and carries on
+	}
+	defer unlock()
+	work, cancel := context.WithTimeout(ctx, max(0, op.PrepareBy.LeftAt(r.Now())))
+	defer cancel()
+	go r.dropWhenMovedOn(work, cancel, op)
+
+	svc, err := r.Records.Service(op.Service)
+	if err != nil {
+		return err
+	}
+	ev := r.event(probation.Prepared, "")
+	ev.Candidate, ev.InForce, err = r.prepared(work, svc, op)
+	if err != nil {
+		var f *failure
+		if !errors.As(err, &f) {
+			if work.Err() == nil {
+				return err // the bus or Podman itself: the act comes again, within the limit
+			}
+			f = &failure{probation.CodePullUnavailable, fmt.Errorf("not done within the limit of the preparation: %w", err)}
+		}
+		ev = probation.Event{Kind: probation.PrepareFailed, Code: f.code, Reason: f.Error()}
+	}
+	return r.finishPrepare(ctx, op, ev)
+}
+
+// finishPrepare saves what a preparation came to, unless the operation has moved on meanwhile.
+func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev probation.Event) error {
+	unlock, err := r.Records.Lock(ctx, op.Service)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	svc, err := r.Records.Service(op.Service)
+	if err != nil {
+		return err
+	}
+	if svc.Operation == nil || svc.Operation.ID != op.ID || svc.Operation.Phase != probation.Preparing {
+		return nil
+	}
+	if _, stopped := r.find(*svc.Operation); stopped {
+		return nil // aborted, or past its limit: the next look says so
+	}
+	ev.At = r.Now()
+	if ev.Kind == probation.Prepared && svc.Operation.Retry == false {
+		if f := svc.Refusal(ev.Candidate); f != nil && !op.Rollback {
+			ev = probation.Event{Kind: probation.PrepareFailed, At: ev.At, Code: probation.CodeDigestRefused,
+				Reason: fmt.Sprintf("the image is one that failed here as %s: %s; to try it once more: --retry", f.Operation, f.Reason)}
+		}
+	}
+	_, err = r.apply(svc, ev)
+	return err
+}
+
+// dropWhenMovedOn ends the work of a preparation when its operation is given up.
+func (r *Rollout) dropWhenMovedOn(ctx context.Context, cancel func(), op probation.Operation) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			now, err := r.Records.Service(op.Service)
+			if err == nil && (now.Operation == nil || now.Operation.ID != op.ID || now.Operation.Phase != probation.Preparing) {
+				cancel()
+				return
+			}
+		}
+	}
+}
+
+func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Release, *probation.Release, error) {
+	states, err := r.enrollable(ctx, op.Enrollment)
+	if err != nil {
+		return probation.Release{}, nil, err
+	}
+	if err := r.roomy(); err != nil {
+		return probation.Release{}, nil, err
+	}
+	inForce := svc.Promoted
+	if inForce == nil {
+		if inForce, err = r.adopt(ctx, op.Enrollment, states); err != nil {
+			return probation.Release{}, nil, err
+		}
+	}
+	candidate, err := r.pull(ctx, op)
+	if err != nil {
+		return candidate, nil, err
+	}
+	if inForce != nil {
+		if err := r.wayBack(ctx, op, *inForce); err != nil {
+			return candidate, nil, err
+		}
+	}
+	return candidate, inForce, nil
+}
+
+// enrollable looks at the units as the manager has them loaded, before anything is pulled.
+func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment) ([]unitgen.State, error) {
+	var states []unitgen.State
+	for i, unit := range e.Units {
+		src, err := quadlet.Find(r.Quadlet, unit)
+		if err != nil {
+			return nil, &failure{probation.CodeBindingBroken, err}
+		}
+		s, err := r.Units.State(ctx, src.ServiceUnit)
+		if err != nil {
+			return nil, err
+		}
+		if err := quadlet.CheckEnrollable(src, generated(s), e.Image); err != nil {
+			return nil, &failure{probation.CodeBindingBroken, err}
+		}
+		if i == 0 {
+			if err := quadlet.CheckProbe(e, generated(s)); err != nil {
+				return nil, &failure{probation.CodeProbeMismatch, err}
+			}
+		}
+		states = append(states, s)
+	}
+	return states, nil
+}
+
+func (r *Rollout) roomy() error {
+	for _, dir := range []string{r.Records.Dir(), r.Quadlet.Config} {
+		free, err := r.Free(dir)
+		if err != nil {
+			return fmt.Errorf("free space of %s: %w", filepath.Base(dir), err)
+		}
+		if free < minFree {
+			return fail(probation.CodeUnavailable, "only %d MiB are free for toad's state and pins, a switch wants %d MiB; free some space and deploy again",
+				free>>20, minFree>>20)
+		}
+	}
+	return nil
+}
+
+// adopt takes what runs without toad for the release in force, as generation 0. With nothing running there is none.
+func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []unitgen.State) (*probation.Release, error) {
+	for _, s := range states {
+		id := r.Payload(s.ControlGroup)
+		if id == "" {
+			continue
+		}
+		c, err := r.Images.Container(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("look at what runs as %s: %w", s.Name, err)
+		}
+		img, err := r.Images.Image(ctx, c.ImageID)
+		if err != nil {
+			return nil, fmt.Errorf("look at the image that runs as %s: %w", s.Name, err)
+		}
+		rel := probation.Release{ImageID: img.ID, Manifest: img.Digest}
+		for _, d := range img.RepoDigests {
+			if repo, digest, ok := strings.Cut(d, "@"); ok && repo == e.Image && (rel.Digest == "" || digest == img.Digest) {
+				rel.Digest = digest
+			}
+		}
+		return &rel, nil
+	}
+	for _, s := range states {
+		if s.Running() {
+			return nil, fail(probation.CodeNoWayBack, "%s is %s without a container: what runs before the first deployment cannot be kept; start it, or stop it, and deploy again",
+				s.Name, s.ActiveState)
+		}
+	}
+	return nil, nil
+}
+
+// pull brings the candidate's image here, if it is not here already, and verifies what it is.
+func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.Release, error) {
+	rel := op.Candidate
+	ref := op.Enrollment.Image + "@" + rel.Digest
+	if op.Rollback && rel.ImageID != "" {
+		if err := r.haveImage(ctx, rel.ImageID); err != nil {
+			return rel, fail(probation.CodeNoWayBack, "the release to go back to is not on this host any more: %w", err)
+		}
+		if _, err := r.Images.Image(ctx, ref); rel.Digest == "" || err != nil {
+			ref, rel.Manifest = rel.ImageID, "" // an archive comes back without its manifest digest
+		}
+	}
+	img, err := r.Images.Image(ctx, ref)
+	if errors.Is(err, ErrNoImage) {
+		r.note(op, "info", "pull", "pulling "+ref, nil)
+		if err := r.Images.Pull(ctx, ref, r.progress(op)); err != nil {
+			var p *PullError
+			if errors.As(err, &p) {
+				return rel, &failure{p.Code, err}
+			}
+			return rel, err
+		}
+		img, err = r.Images.Image(ctx, ref)
+		if errors.Is(err, ErrNoImage) {
+			return rel, fail(probation.CodePullFailed, "the pull of %s ended well, but the image is not here", ref)
+		}
+	}
+	if err != nil {
+		return rel, err
+	}
+	return verified(rel, img, ref)
+}
+
+func verified(rel probation.Release, img Image, ref string) (probation.Release, error) {
+	if ref != img.ID && rel.Digest != img.Digest && !slices.Contains(img.Digests, rel.Digest) {
+		return rel, fail(probation.CodePullFailed, "the image that came for %s is known as %s", ref, strings.Join(img.Digests, ", "))
+	}
+	if img.OS != "linux" || img.Architecture != runtime.GOARCH {
+		return rel, fail(probation.CodeWrongPlatform, "the image is for %s/%s, this host is linux/%s", img.OS, img.Architecture, runtime.GOARCH)
+	}
+	rel.ImageID = img.ID
+	if ref == img.ID {
+		return rel, nil
+	}
+	rel.Manifest = img.Digest
+	if rel.Digest != img.Digest {
+		rel.Index = rel.Digest
+	}
+	return rel, nil
+}
+
+// progress puts a pull's lines into the operation's log, at most two a second.
+func (r *Rollout) progress(op probation.Operation) func(string) {
+	var last time.Time
+	return func(line string) {
+		if now := time.Now(); line != "" && now.Sub(last) > 500*time.Millisecond {
+			last = now
+			r.note(op, "info", "pull", line, nil)
+		}
+	}
+}
+
+// wayBack proves that the release in force can be put back without a network, before anything is stopped.
+func (r *Rollout) wayBack(ctx context.Context, op probation.Operation, rel probation.Release) error {
+	kept, err := r.Images.Retained(rel.ImageID)
+	if err != nil {
+		return fmt.Errorf("look at the archive of %s: %w", name(rel), err)
+	}
+	if kept {
+		return nil
+	}
+	r.note(op, "info", "step", "keeping "+name(rel)+", the release in force", nil)
+	if err := r.Images.Retain(ctx, rel.ImageID); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fail(probation.CodeNoWayBack, "%s, the release in force, cannot be kept to go back to: %w", name(rel), err)
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"toad/probation"
+	"toad/quadlet"
+	"toad/unitgen"
+)
+
+// promote takes the fence away. The unit is not restarted: what runs is what was observed.
+func (r *Rollout) promote(ctx context.Context, svc probation.Service) error {
+	op := *svc.Operation
+	if err := r.bind(ctx, op, r.promotedPin); err != nil {
+		var broken *quadlet.BindingError
+		if !errors.As(err, &broken) {
+			return err
+		}
+		_, err = r.apply(svc, r.event(probation.PinLost, err.Error()))
+		return err
+	}
+	r.startDependents(ctx, op)
+	_, err := r.apply(svc, r.event(probation.PinKept, ""))
+	return err
+}
+
+// startDependents starts what ran before and was taken down with the unit. It is queued, not awaited: a dependent that
+// does not come up is its own affair.
+func (r *Rollout) startDependents(ctx context.Context, op probation.Operation) {
+	for _, b := range op.Before {
+		for _, name := range b.Dependents {
+			s, err := r.Units.State(ctx, name)
+			if err == nil && !s.Running() && s.Job == 0 {
+				err = r.Jobs.Start(ctx, name)
+			}
+			if err != nil {
+				r.note(op, "warn", "step", fmt.Sprintf("start %s, which depends on %s: %v", name, b.Service, err), nil)
+			}
+		}
+	}
+}
+
+// release lets go of everything that owned a decided operation. The admission goes last but one: a restart of a unit
+// whose manager still has the fenced text loaded would be refused without it.
+func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
+	op := *svc.Operation
+	names, err := r.loaded(ctx, op.ID)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n, ".timer") || strings.HasPrefix(n, "toad-check-") {
+			if err := r.Jobs.Stop(ctx, n); err != nil && !errors.Is(err, unitgen.ErrNoUnit) {
+				return fmt.Errorf("stop %s: %w", n, err)
+			}
+		}
+	}
+	if err := r.Manager.UnsetEnvironment(ctx, unitgen.AdmissionVar(op.ID)); err != nil {
+		return fmt.Errorf("unset the admission of %s: %w", op.ID, err)
+	}
+	for _, b := range op.Before {
+		if err := r.Quadlet.Pins().DropPrevious(b.Unit); err != nil {
+			return err
+		}
+	}
+	op.Released = true
+	svc.Operation = &op
+	return r.Records.Put(svc)
+}
+
+// retain keeps the promoted image where a prune cannot take it, and drops what is beyond the number to keep. It moves
+// image bytes, so it runs without the service's lock.
+func (r *Rollout) retain(ctx context.Context, op probation.Operation) error {
+	unlock, err := r.Records.LockPrepare(op.ID)
+	if err != nil {
+		return nil // another act is at it
+	}
+	defer unlock()
+	if err := r.Images.Retain(ctx, op.Candidate.ImageID); err != nil {
+		return fmt.Errorf("retain %s: %w", name(op.Candidate), err)
+	}
+	release, err := r.Records.Lock(ctx, op.Service)
+	if err != nil {
+		return err
+	}
+	defer release()
+	svc, err := r.Records.Service(op.Service)
+	if err != nil || svc.Operation == nil || svc.Operation.ID != op.ID {
+		return err
+	}
+	done := *svc.Operation
+	done.Retained = true
+	svc.Operation = &done
+	if err := r.Records.Put(svc); err != nil {
+		return err
+	}
+	return r.dropUnkept(ctx)
+}
+
+// dropUnkept removes the archives that no service keeps.
+func (r *Rollout) dropUnkept(context.Context) error {
+	names, err := r.Records.Names()
+	if err != nil {
+		return err
+	}
+	var keep []string
+	for _, n := range names {
+		svc, err := r.Records.Service(n)
+		if err != nil {
+			return nil // a damaged record may name any of them
+		}
+		for _, rel := range svc.Retained {
+			keep = append(keep, rel.ImageID)
+		}
+		if op := svc.Operation; op != nil {
+			keep = append(keep, op.Candidate.ImageID)
+			if op.Previous != nil {
+				keep = append(keep, op.Previous.ImageID)
+			}
+		}
+	}
+	return r.Images.DropRetained(keep)
+}

@@ -1,0 +1,168 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"toad/probation"
+)
+
+// lockPatience is how long a reconcile waits for a service that an act is busy with; it is skipped and named then.
+const lockPatience = 2 * time.Second
+
+// Resume starts an act for every operation that owes something. It does nothing else, so it may run at any time.
+func (r *Rollout) Resume(ctx context.Context) error {
+	return r.each(func(svc probation.Service) error {
+		if svc.Operation == nil || probation.Due(*svc.Operation) == probation.Nothing {
+			return nil
+		}
+		return r.Begin(ctx, *svc.Operation)
+	})
+}
+
+// each visits every service with a readable record. A damaged one is named and left alone.
+func (r *Rollout) each(visit func(probation.Service) error) error {
+	names, err := r.Records.Names()
+	if err != nil {
+		return err
+	}
+	var all []error
+	for _, n := range names {
+		svc, err := r.Records.Service(n)
+		if err == nil {
+			err = visit(svc)
+		}
+		if err != nil {
+			all = append(all, fmt.Errorf("%s: %w", n, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Reconcile runs before any enrolled unit after a start of the user manager. It decides like an act, but waits for no
+// job, no Podman and no network: it makes the pins equal to the recorded side, reloads once if it wrote any, arms the
+// limits, admits the candidates that may go on, and starts an act for everything that is owed.
+func (r *Rollout) Reconcile(ctx context.Context) error {
+	var held []probation.Service
+	var unlocks []func()
+	defer func() {
+		for _, unlock := range unlocks {
+			unlock()
+		}
+	}()
+	var wrote bool
+	visitErr := r.each(func(svc probation.Service) error {
+		if svc.Active() == nil {
+			return nil
+		}
+		unlock, err := r.lockSoon(ctx, svc.Name)
+		if err != nil {
+			return err
+		}
+		unlocks = append(unlocks, unlock)
+		svc, changed, err := r.settlePins(svc.Name)
+		wrote = wrote || changed
+		held = append(held, svc)
+		return err
+	})
+	if wrote {
+		if err := r.reload(ctx); err != nil {
+			return errors.Join(visitErr, err)
+		}
+	}
+	for _, svc := range held {
+		if err := r.readmit(ctx, svc); err != nil {
+			visitErr = errors.Join(visitErr, fmt.Errorf("%s: %w", svc.Name, err))
+		}
+	}
+	return errors.Join(visitErr, r.Resume(ctx))
+}
+
+func (r *Rollout) lockSoon(ctx context.Context, service string) (func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	return r.Records.Lock(ctx, service)
+}
+
+func (r *Rollout) reload(ctx context.Context) error {
+	unlock, err := r.Records.LockReload(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return r.Manager.Reload(ctx)
+}
+
+// settlePins decides on one service and makes its pins those of the recorded side. changed says that a file was written.
+func (r *Rollout) settlePins(name string) (svc probation.Service, changed bool, err error) {
+	if svc, err = r.Records.Service(name); err != nil || svc.Active() == nil {
+		return svc, false, err
+	}
+	svc = svc.Carried(r.Now(), r.Records.Watch(svc.Operation.ID).Deadline)
+	if err := r.Records.Put(svc); err != nil {
+		return svc, false, err
+	}
+	if ev, found := r.find(*svc.Operation); found {
+		if svc, err = r.apply(svc, ev); err != nil {
+			return svc, false, err
+		}
+	}
+	op := *svc.Operation
+	for _, b := range op.Before {
+		changed, err = r.settlePin(op, b, changed)
+		if err != nil {
+			return svc, changed, err
+		}
+	}
+	return svc, changed, nil
+}
+
+func (r *Rollout) settlePin(op probation.Operation, b probation.UnitBefore, changed bool) (bool, error) {
+	want := ""
+	switch op.Phase {
+	case probation.Switching, probation.Probation:
+		want = r.candidatePin(op, b).Text()
+	case probation.Promoting:
+		want = r.promotedPin(op, b).Text()
+	default:
+		want = r.restoredPin(op, b)
+	}
+	have, _, err := r.Quadlet.Pins().Read(b.Unit)
+	if err != nil || have == want {
+		return changed, err
+	}
+	return true, r.Quadlet.Pins().Restore(b.Unit, want)
+}
+
+// readmit lets a candidate start that the record still wants, under the same limit, with a new check.
+func (r *Rollout) readmit(ctx context.Context, svc probation.Service) error {
+	op := svc.Active()
+	if op == nil {
+		return nil
+	}
+	svc, err := r.holdLimit(ctx, svc)
+	if err != nil {
+		return err
+	}
+	switch op.Phase {
+	case probation.Switching, probation.Promoting:
+		return r.admit(ctx, *op)
+	case probation.Probation:
+		if err := r.admit(ctx, *op); err != nil {
+			return err
+		}
+	case probation.Restoring:
+		if !op.Replaced {
+			return nil // the act replaces what is there, and starts the check
+		}
+	default:
+		return nil
+	}
+	if running, err := r.checkLoaded(ctx, *svc.Operation); err != nil || running {
+		return err
+	}
+	_, err = r.startCheck(ctx, svc)
+	return err
+}

@@ -1,0 +1,163 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"toad/probation"
+	"toad/quadlet"
+	"toad/unitgen"
+)
+
+// restore puts the previous release back: pins, reload, one restart job per unit. What did not run before is stopped.
+func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
+	svc, err := r.holdLimit(ctx, svc)
+	if err != nil {
+		// The limit bounds what toad says; the previous release must come back all the same.
+		r.note(*svc.Operation, "error", "step", "the limit of the restore could not be armed: "+err.Error(), nil)
+	}
+	if svc, err = r.seeCandidate(ctx, svc); err != nil {
+		return err
+	}
+	op := *svc.Operation
+	if op.Previous != nil && op.RanBefore() {
+		if err := r.haveImage(ctx, op.Previous.ImageID); err != nil {
+			r.note(op, "error", "step", "the previous release's image: "+err.Error(), nil)
+		}
+	}
+	if err := r.putBack(ctx, op, func(b probation.UnitBefore) string { return r.restoredPin(op, b) }); err != nil {
+		return err
+	}
+	r.readBack(ctx, op)
+	if svc, err = r.startCheck(ctx, svc); err != nil {
+		r.note(op, "error", "step", "the check of the restore: "+err.Error(), nil)
+	}
+	op = *svc.Operation
+	for _, b := range op.Before {
+		if err := r.putBackUnit(ctx, op, b); err != nil {
+			return err
+		}
+	}
+	r.startDependents(ctx, op)
+	_, err = r.apply(svc, r.event(probation.Replaced, ""))
+	return err
+}
+
+// seeCandidate notes which invocations the restore replaces, once, and ends the check that watched them.
+func (r *Rollout) seeCandidate(ctx context.Context, svc probation.Service) (probation.Service, error) {
+	op := *svc.Operation
+	if op.CandidateSeen {
+		return svc, nil
+	}
+	before := make([]probation.UnitBefore, len(op.Before))
+	for i, b := range op.Before {
+		s, err := r.Units.State(ctx, b.Service)
+		if err != nil {
+			return svc, err
+		}
+		b.Candidate = s.InvocationID
+		b.Down = !b.Running || (op.StoppedByOperator && !s.Running())
+		before[i] = b
+	}
+	op.Before, op.CandidateSeen = before, true
+	svc.Operation = &op
+	if err := r.Records.Put(svc); err != nil {
+		return svc, err
+	}
+	if op.Checks > 0 {
+		err := r.Jobs.Stop(ctx, unitgen.CheckName(op.ID, op.Checks))
+		if err != nil && !errors.Is(err, unitgen.ErrNoUnit) {
+			return svc, err
+		}
+	}
+	return svc, nil
+}
+
+// restoredPin is the text a unit goes back to. What ran without a pin gets one by image id, so that no edit and no
+// update moves it; what did not run gets back what was there.
+func (r *Rollout) restoredPin(op probation.Operation, b probation.UnitBefore) string {
+	if b.Pin != "" || !b.Running || b.ImageID == "" {
+		return b.Pin
+	}
+	digest := ""
+	if op.Previous != nil {
+		digest = op.Previous.Digest
+	}
+	return quadlet.Pin{Operation: probation.OperationID(op.Service, 0), Service: op.Service, Unit: b.Unit,
+		Reference: b.ImageID, Digest: digest}.Text()
+}
+
+// haveImage brings an image back from its archive if Podman has lost it.
+func (r *Rollout) haveImage(ctx context.Context, id string) error {
+	_, err := r.Images.Image(ctx, id)
+	if errors.Is(err, ErrNoImage) {
+		return r.Images.LoadBack(ctx, id)
+	}
+	return err
+}
+
+// readBack names a restored binding that does not verify. The restart is made all the same; the check's look at the
+// running image decides.
+func (r *Rollout) readBack(ctx context.Context, op probation.Operation) {
+	for _, b := range op.Before {
+		text := r.restoredPin(op, b)
+		if text == "" {
+			continue
+		}
+		p, err := quadlet.ParsePin(text)
+		if err == nil {
+			p.Unit = b.Unit
+			err = r.verify(ctx, p, b.Service)
+		}
+		if err != nil {
+			r.note(op, "error", "step", fmt.Sprintf("the restored pin of %s: %v", b.Unit, err), nil)
+		}
+	}
+}
+
+// putBackUnit restarts what ran before, or stops what did not, once.
+func (r *Rollout) putBackUnit(ctx context.Context, op probation.Operation, b probation.UnitBefore) error {
+	s, err := r.Units.State(ctx, b.Service)
+	if err != nil {
+		return err
+	}
+	if b.Down {
+		if s.ActiveState == "inactive" && s.Job == 0 {
+			return nil
+		}
+		return ignoreNoUnit(r.Jobs.Stop(ctx, b.Service))
+	}
+	if restored, err := r.restored(ctx, op, b, s); err != nil || restored {
+		return err
+	}
+	_ = r.Jobs.ResetFailed(ctx, b.Service)
+	if hold := op.Enrollment.Hold; hold != "" {
+		_ = r.Jobs.ResetFailed(ctx, hold)
+	}
+	return r.Jobs.Restart(ctx, b.Service)
+}
+
+// restored reports whether an earlier run of this restore has replaced the candidate. While a job is queued it is not
+// known; another restart job then merges with it, or replaces a start that the check has not counted yet.
+func (r *Rollout) restored(ctx context.Context, op probation.Operation, b probation.UnitBefore, s unitgen.State) (bool, error) {
+	if s.Job != 0 || s.InvocationID == b.Candidate {
+		return false, nil
+	}
+	id := r.Payload(s.ControlGroup)
+	if id == "" {
+		return false, nil
+	}
+	c, err := r.Images.Container(ctx, id)
+	if err != nil {
+		return false, nil // gone between the two looks
+	}
+	return c.Operation != op.ID && (b.ImageID == "" || c.ImageID == b.ImageID), nil
+}
+
+func ignoreNoUnit(err error) error {
+	if errors.Is(err, unitgen.ErrNoUnit) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,268 @@
+// Package rollout is the one place that acts on a host: it finds out what happened to an operation, saves what that
+// makes of it, and does what is owed.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"toad/probation"
+	"toad/probation/record"
+	"toad/quadlet"
+	"toad/unitgen"
+)
+
+// Units makes and looks at units of the user manager. Nothing here waits for a job.
+type Units interface {
+	State(ctx context.Context, name string) (unitgen.State, error)
+	List(ctx context.Context, patterns ...string) ([]unitgen.State, error)
+	Create(ctx context.Context, u unitgen.Unit) error
+	Stopping(ctx context.Context) (bool, error)
+}
+
+// Jobs queues what a switch and a restore need.
+type Jobs interface {
+	Restart(ctx context.Context, unit string) error
+	Start(ctx context.Context, unit string) error
+	Stop(ctx context.Context, unit string) error
+	ResetFailed(ctx context.Context, unit string) error
+}
+
+// Manager is the user manager as a whole.
+type Manager interface {
+	Reload(ctx context.Context) error
+	SetEnvironment(ctx context.Context, assignments ...string) error
+	UnsetEnvironment(ctx context.Context, names ...string) error
+}
+
+// Images moves and looks at image bytes.
+type Images interface {
+	Pull(ctx context.Context, ref string, progress func(string)) error
+	Image(ctx context.Context, ref string) (Image, error)
+	Container(ctx context.Context, id string) (Container, error)
+	Archive
+}
+
+// Archive keeps images where Podman's prune cannot take them, and brings them back.
+type Archive interface {
+	Retain(ctx context.Context, imageID string) error
+	Retained(imageID string) (bool, error)
+	LoadBack(ctx context.Context, imageID string) error
+	DropRetained(keep []string) error
+}
+
+// Image is what Podman knows of an image.
+type Image struct {
+	ID           string   // 64 hex digits
+	Digest       string   // of this platform's manifest; empty after the image came back from an archive
+	Digests      []string // every digest it is known by
+	RepoDigests  []string // repo@sha256:…
+	OS           string
+	Architecture string
+	Healthcheck  bool
+}
+
+// Container is what Podman knows of a container.
+type Container struct {
+	ID, ImageID string
+	Operation   string // the io.toad.operation label
+	Running     bool
+}
+
+// PullError says by its code what kind of trouble a pull met.
+type PullError struct {
+	Code probation.Code
+	Err  error
+}
+
+func (e *PullError) Error() string { return e.Err.Error() }
+func (e *PullError) Unwrap() error { return e.Err }
+
+// ErrNoImage is returned by Images for an image that is not on the host.
+var ErrNoImage = errors.New("no such image")
+
+// Rollout carries operations on. Every field is set by the caller.
+type Rollout struct {
+	Records *record.Store
+	Units   Units
+	Jobs    Jobs
+	Manager Manager
+	Images  Images
+	Quadlet quadlet.Dirs
+	Program unitgen.Program
+	Now     func() probation.Instant
+	// Free says how many bytes are free where a path lies.
+	Free func(path string) (uint64, error)
+	// Payload finds the running container in a unit's cgroup; empty when there is none.
+	Payload func(controlGroup string) string
+	Log     *slog.Logger
+}
+
+// OperationLabel is the container label by which a container is told to be an operation's.
+const OperationLabel = "io.toad.operation"
+
+// ReconcileUnit is the unit that admits candidates after a boot; every pin orders its unit after it.
+const ReconcileUnit = "toad-reconcile.service"
+
+// Accept takes a request for a service: one lock, one decision, one save. The timer of the preparation is armed before
+// the save; one whose operation was never saved finds nothing to do. replay is true when the answer is an earlier
+// operation.
+func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probation.Request) (op probation.Operation, replay bool, err error) {
+	unlock, err := r.Records.Lock(ctx, e.Name)
+	if err != nil {
+		return op, false, err
+	}
+	defer unlock()
+	if op, found, err := r.replay(e.Name, req); found || err != nil {
+		return op, found, err
+	}
+	svc, err := r.Records.Service(e.Name)
+	if err != nil {
+		return op, false, err
+	}
+	next, changed, err := svc.Accept(e, req, r.Now())
+	if err != nil {
+		return op, false, err
+	}
+	if !changed {
+		op, err := r.Records.Operation(probation.OperationID(svc.Name, svc.Promoted.Generation))
+		return op, true, err
+	}
+	if svc.Operation != nil {
+		if err := r.Records.Archive(*svc.Operation); err != nil {
+			return op, false, err
+		}
+	}
+	op = *next.Operation
+	op.Timers = 1
+	next.Operation = &op
+	if err := r.arm(ctx, op); err != nil {
+		return op, false, fmt.Errorf("arm the limit of the preparation: %w", err)
+	}
+	if err := r.Records.Put(next); err != nil {
+		return op, false, err
+	}
+	r.note(op, "info", string(op.Phase), fmt.Sprintf("%s accepted from %s", what(op), op.By), nil)
+	return op, false, r.Begin(ctx, op)
+}
+
+func what(op probation.Operation) string {
+	switch {
+	case op.Rollback:
+		return "rollback to " + name(op.Candidate)
+	case op.Retry:
+		return "retry of " + name(op.Candidate)
+	}
+	return "deployment of " + name(op.Candidate)
+}
+
+// name is how a release is spoken of.
+func name(r probation.Release) string {
+	if r.Digest != "" {
+		return r.Digest
+	}
+	return "image " + r.ImageID
+}
+
+// replay answers a request whose key has been seen: the same request has its operation, another one is refused.
+func (r *Rollout) replay(service string, req probation.Request) (probation.Operation, bool, error) {
+	op, found, err := r.Records.ByKey(service, req.Key)
+	if err != nil || !found {
+		return op, false, err
+	}
+	if op.Body != req.Body {
+		return op, false, &probation.Rejection{Code: probation.CodeIdempotency, Operation: op.ID, Generation: op.Generation,
+			Detail: fmt.Sprintf("this Idempotency-Key was used for %s with another request; use a new key", op.ID)}
+	}
+	return op, true, nil
+}
+
+// Begin starts an act for an operation. One that owes a pull may run as long as the preparation may.
+func (r *Rollout) Begin(ctx context.Context, op probation.Operation) error {
+	now := r.Now()
+	limit := unitgen.ActRuntime
+	if duty := probation.Due(op); duty == probation.DoBeginAct || duty == probation.DoPrepare {
+		limit += max(0, op.PrepareBy.LeftAt(now))
+	}
+	return r.Units.Create(ctx, unitgen.Act(op.ID, now.Wall.UnixNano(), limit, r.Program))
+}
+
+// Abort leaves word that the operation is to be given up and starts the act that does so. Promotion is not given up.
+func (r *Rollout) Abort(ctx context.Context, service, by string) (probation.Operation, error) {
+	unlock, err := r.Records.Lock(ctx, service)
+	if err != nil {
+		return probation.Operation{}, err
+	}
+	defer unlock()
+	svc, err := r.Records.Service(service)
+	if err != nil {
+		return probation.Operation{}, err
+	}
+	op := svc.Active()
+	switch {
+	case op == nil:
+		return probation.Operation{}, &probation.Rejection{Code: probation.CodeInvalid, Generation: svc.Generation,
+			Detail: "nothing is under way for " + service}
+	case op.Phase == probation.Promoting:
+		return *op, &probation.Rejection{Code: probation.CodeOperationActive, Operation: op.ID, Generation: svc.Generation,
+			Detail: op.ID + " is being promoted; ask again in a moment"}
+	}
+	if err := r.Records.Abort(op.ID, by); err != nil {
+		return *op, err
+	}
+	r.note(*op, "warn", "audit", "abort asked for by "+by, nil)
+	return *op, r.Begin(ctx, *op)
+}
+
+// note writes one line to the operation's log and to the journal. A log that cannot be written stops nothing.
+func (r *Rollout) note(op probation.Operation, level, event, message string, fields map[string]string) {
+	err := r.Records.Log(op.ID, record.Line{At: r.Now().Wall.UTC(), Level: level, Event: event, Message: message, Fields: fields})
+	attrs := []any{"service", op.Service, "operation", op.ID, "event", event}
+	if err != nil {
+		attrs = append(attrs, "err", err)
+	}
+	switch level {
+	case "error":
+		r.Log.Error(message, attrs...)
+	case "warn":
+		r.Log.Warn(message, attrs...)
+	default:
+		r.Log.Info(message, attrs...)
+	}
+}
+
+// serviceUnit is the systemd unit that Podman's generator makes of a Quadlet file, as the manager has it loaded.
+func (r *Rollout) serviceUnit(unit string) (string, error) {
+	src, err := quadlet.Find(r.Quadlet, unit)
+	if err != nil {
+		return "", err
+	}
+	return src.ServiceUnit, nil
+}
+
+func generated(s unitgen.State) quadlet.Generated {
+	g := quadlet.Generated{Unit: s.Name, LoadState: s.LoadState, SourcePath: s.SourcePath, FragmentPath: s.FragmentPath,
+		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecCondition: s.ExecCondition, After: s.After,
+		OnFailure: s.OnFailure, DefaultDependencies: s.DefaultDependencies, NeedDaemonReload: s.NeedDaemonReload,
+		UnitFileState: s.UnitFileState}
+	for _, c := range s.Conditions {
+		g.Conditions = append(g.Conditions, quadlet.Condition{Type: c.Type, Parameter: c.Param, Negate: c.Negate, Trigger: c.Trigger})
+	}
+	return g
+}
+
+func microseconds(us uint64) time.Duration {
+	const most = uint64(24 * time.Hour / time.Microsecond)
+	return time.Duration(min(us, most)) * time.Microsecond // infinity is a very large number
+}
+
+func ownTransient(op, unit string) bool {
+	id, ok := unitgen.OperationOf(unit)
+	return ok && id == op
+}
+
+func isTimer(unit string) bool { return strings.HasSuffix(unit, ".timer") }

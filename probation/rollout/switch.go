@@ -1,0 +1,241 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"toad/probation"
+	"toad/quadlet"
+	"toad/unitgen"
+)
+
+// doSwitch moves all units of a service to the candidate at once. Every step of it may be found half done.
+func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
+	if svc.Operation.Phase == probation.Preparing {
+		before, err := r.before(ctx, *svc.Operation)
+		if err != nil {
+			return err
+		}
+		ev := r.event(probation.SwitchBegun, "")
+		ev.Before, ev.Deadline = before, probation.NewDeadline(ev.At, svc.Operation.Enrollment.Limit.Deadline)
+		_, err = r.apply(svc, ev)
+		return err
+	}
+	svc, err := r.holdLimit(ctx, svc)
+	if err != nil {
+		return err
+	}
+	op := *svc.Operation
+	if err := r.admit(ctx, op); err != nil {
+		return err
+	}
+	if err := r.bind(ctx, op, r.candidatePin); err != nil {
+		return r.unbind(ctx, svc, err)
+	}
+	if running, err := r.checkLoaded(ctx, op); err != nil {
+		return err
+	} else if !running {
+		if svc, err = r.startCheck(ctx, svc); err != nil {
+			return err
+		}
+	}
+	for _, b := range op.Before {
+		if err := r.replace(ctx, op, b); err != nil {
+			return fmt.Errorf("restart %s: %w", b.Service, err)
+		}
+	}
+	_, err = r.apply(svc, r.event(probation.Switched, ""))
+	return err
+}
+
+// before reads how the units stand: what a restore puts back.
+func (r *Rollout) before(ctx context.Context, op probation.Operation) ([]probation.UnitBefore, error) {
+	var all []probation.UnitBefore
+	for _, unit := range op.Enrollment.Units {
+		service, err := r.serviceUnit(unit)
+		if err != nil {
+			return nil, err
+		}
+		s, err := r.Units.State(ctx, service)
+		if err != nil {
+			return nil, err
+		}
+		pin, _, err := r.Quadlet.Pins().Read(unit)
+		if err != nil {
+			return nil, err
+		}
+		b := probation.UnitBefore{Unit: unit, Service: service, Running: s.Running(), Invocation: s.InvocationID, Pin: pin,
+			StopTimeout: microseconds(s.TimeoutStopUSec)}
+		if b.Container = r.Payload(s.ControlGroup); b.Container != "" {
+			if c, err := r.Images.Container(ctx, b.Container); err == nil {
+				b.ImageID = c.ImageID
+			}
+		}
+		if b.ImageID == "" && op.Previous != nil {
+			b.ImageID = op.Previous.ImageID
+		}
+		if b.Dependents, err = r.dependents(ctx, s); err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// dependents are the active units that go down when this one does.
+func (r *Rollout) dependents(ctx context.Context, s unitgen.State) ([]string, error) {
+	var active []string
+	seen := map[string]bool{}
+	for _, name := range append(append([]string{}, s.RequiredBy...), s.BoundBy...) {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		d, err := r.Units.State(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if d.Running() {
+			active = append(active, name)
+		}
+	}
+	return active, nil
+}
+
+func (r *Rollout) admit(ctx context.Context, op probation.Operation) error {
+	if err := r.Manager.SetEnvironment(ctx, unitgen.AdmissionVar(op.ID)+"=1"); err != nil {
+		return fmt.Errorf("admit %s: %w", op.ID, err)
+	}
+	return nil
+}
+
+// candidatePin is the fenced pin of a unit while its operation is undecided.
+func (r *Rollout) candidatePin(op probation.Operation, b probation.UnitBefore) quadlet.Pin {
+	p := r.promotedPin(op, b)
+	p.Fenced, p.AdmissionVar = true, unitgen.AdmissionVar(op.ID)
+	return p
+}
+
+// promotedPin is the same without the fence.
+func (r *Rollout) promotedPin(op probation.Operation, b probation.UnitBefore) quadlet.Pin {
+	return quadlet.Pin{Operation: op.ID, Service: op.Service, Unit: b.Unit, Digest: op.Candidate.Digest,
+		Reference: reference(op.Enrollment.Image, op.Candidate)}
+}
+
+// reference is how a pin names a release: by digest where Podman can resolve it, else by image id. An image that came
+// back from an archive has no manifest digest any more.
+func reference(repository string, rel probation.Release) string {
+	if rel.Digest != "" && rel.Manifest != "" {
+		return repository + "@" + rel.Digest
+	}
+	return rel.ImageID
+}
+
+// bind writes the pins of all units, reloads once, and reads every unit back. The reload lock keeps two services from
+// reloading at once: concurrent runs of the generator have written corrupt units.
+func (r *Rollout) bind(ctx context.Context, op probation.Operation, pin func(probation.Operation, probation.UnitBefore) quadlet.Pin) error {
+	unlock, err := r.Records.LockReload(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	pins := r.Quadlet.Pins()
+	for _, b := range op.Before {
+		if err := pins.LayPrevious(b.Unit, r.restoredPin(op, b)); err != nil {
+			return err
+		}
+	}
+	for _, b := range op.Before {
+		if err := pins.Write(b.Unit, pin(op, b).Text()); err != nil {
+			return err
+		}
+	}
+	if err := r.Manager.Reload(ctx); err != nil {
+		return err
+	}
+	for _, b := range op.Before {
+		if err := r.verify(ctx, pin(op, b), b.Service); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Rollout) verify(ctx context.Context, p quadlet.Pin, service string) error {
+	s, err := r.Units.State(ctx, service)
+	if err != nil {
+		return err
+	}
+	return quadlet.Verify(r.Quadlet, p, generated(s))
+}
+
+// unbind answers a switch that could not be bound: the pins go back to what they were before anything is stopped.
+func (r *Rollout) unbind(ctx context.Context, svc probation.Service, cause error) error {
+	var broken *quadlet.BindingError
+	if !errors.As(cause, &broken) && !errors.Is(cause, quadlet.ErrWrite) {
+		return cause // the bus or the lock: the act comes again, within the deadline
+	}
+	op := *svc.Operation
+	moved := false
+	for _, b := range op.Before {
+		m, queued, err := r.moved(ctx, op, b)
+		if err != nil {
+			return err
+		}
+		moved = moved || m || queued
+	}
+	ev := r.event(probation.BindingBroken, cause.Error())
+	ev.Moved = moved
+	if !moved {
+		if err := r.putBack(ctx, op, func(b probation.UnitBefore) string { return b.Pin }); err != nil {
+			return errors.Join(cause, err)
+		}
+	}
+	_, err := r.apply(svc, ev)
+	return err
+}
+
+// putBack gives every unit the pin text that it is to have, and reloads.
+func (r *Rollout) putBack(ctx context.Context, op probation.Operation, text func(probation.UnitBefore) string) error {
+	unlock, err := r.Records.LockReload(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, b := range op.Before {
+		if err := r.Quadlet.Pins().Restore(b.Unit, text(b)); err != nil {
+			return err
+		}
+	}
+	return r.Manager.Reload(ctx)
+}
+
+// moved reports whether a unit runs the candidate: its container carries the operation's label. While a job is queued
+// it may not be known; another restart job then merges with it, or replaces a start that the check has not counted yet.
+func (r *Rollout) moved(ctx context.Context, op probation.Operation, b probation.UnitBefore) (moved, queued bool, err error) {
+	s, err := r.Units.State(ctx, b.Service)
+	if err != nil {
+		return false, false, err
+	}
+	id := r.Payload(s.ControlGroup)
+	if id == "" || s.InvocationID == b.Invocation {
+		return false, s.Job != 0, nil
+	}
+	c, err := r.Images.Container(ctx, id)
+	if err != nil {
+		return false, s.Job != 0, nil // gone between the two looks
+	}
+	return c.Operation == op.ID, s.Job != 0, nil
+}
+
+// replace queues the one restart job of a unit, unless it has been switched already.
+func (r *Rollout) replace(ctx context.Context, op probation.Operation, b probation.UnitBefore) error {
+	moved, _, err := r.moved(ctx, op, b)
+	if err != nil || moved {
+		return err
+	}
+	// Failures of earlier releases must not use up the start limit of this one.
+	_ = r.Jobs.ResetFailed(ctx, b.Service)
+	return r.Jobs.Restart(ctx, b.Service)
+}

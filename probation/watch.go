@@ -1,0 +1,316 @@
+package probation
+
+import (
+	"fmt"
+	"time"
+)
+
+// Want is what a check expects of one unit.
+type Want struct {
+	Service string `json:"service"`
+	// Replaces is the invocation that the restart job ends; nothing is judged while it still runs.
+	Replaces  string `json:"replaces,omitempty"`
+	ImageID   string `json:"image_id,omitempty"`
+	Operation string `json:"operation,omitempty"` // the pin's label on the container
+	Down      bool   `json:"down,omitempty"`      // the unit is to be stopped
+}
+
+// UnitSample is how the manager and Podman saw one unit at one instant.
+type UnitSample struct {
+	Service     string
+	ActiveState string
+	SubState    string
+	Result      string
+	Restart     string // the unit's Restart= setting
+	Invocation  string
+	Restarts    int    // NRestarts
+	Job         string // type of the job queued for it; empty when there is none
+	StopSeen    bool   // a stop job was queued since the last sample
+	ExitStatus  int
+	Container   string // id of the container in the unit's cgroup
+	ImageID     string // its image
+	Operation   string // its io.toad.operation label
+}
+
+// Sample is one look at a service.
+type Sample struct {
+	At       time.Duration // CLOCK_BOOTTIME
+	Units    []UnitSample  // in the order of Watch.Want
+	Ready    bool          // the probe passed
+	Why      string        // what the probe found
+	Stopping bool          // the user manager is going down
+}
+
+// Verdict is what a check came to; Kind is Stable, Unfit, Stopped or empty while undecided.
+type Verdict struct {
+	Kind     Kind      `json:"kind"`
+	Code     Code      `json:"code,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Evidence *Evidence `json:"evidence,omitempty"`
+}
+
+// Seen is what a watch remembers of one unit; it outlives the check, so that the budget is of the whole attempt.
+type Seen struct {
+	Invocation  string `json:"invocation,omitempty"` // the expected one
+	Container   string `json:"container,omitempty"`
+	Restarts    int    `json:"n_restarts"`  // NRestarts at the last sample
+	Automatic   int    `json:"automatic"`   // restarts that NRestarts told of
+	Invocations int    `json:"invocations"` // changes of the invocation
+	Containers  int    `json:"containers"`  // changes of the container
+	Foreign     int    `json:"foreign"`     // restarts that systemd did not make by itself
+	ExitStatus  int    `json:"exit_status,omitempty"`
+	Result      string `json:"result,omitempty"`
+}
+
+func (s Seen) restarts() int { return max(s.Automatic, s.Invocations, s.Containers) }
+
+// Watch is the stable window and the restart budget of one attempt.
+type Watch struct {
+	Want     []Want
+	Stable   time.Duration
+	Interval time.Duration
+	Timeout  time.Duration
+	Budget   int
+
+	Seen       []Seen        // per unit of Want
+	Last       time.Duration // of the last sample; 0 before the first
+	ReadySince time.Duration // 0 while not ready
+	Breaks     int           // how often readiness was lost by the release's own doing
+	Why        string        // why it is not ready, or that it is
+}
+
+// NewWatch begins a watch; seen carries the counts of an earlier check of the same attempt, or is nil.
+func NewWatch(e Enrollment, want []Want, seen []Seen) Watch {
+	if len(seen) != len(want) {
+		seen = make([]Seen, len(want))
+	}
+	return Watch{Want: want, Stable: e.Limit.Stable, Interval: e.Ready.Interval, Timeout: e.Ready.Timeout,
+		Budget: e.Limit.Restarts, Seen: append([]Seen(nil), seen...)}
+}
+
+// Restarts is how many restarts the attempt has seen, over all its units.
+func (w Watch) Restarts() int {
+	n := 0
+	for _, s := range w.Seen {
+		n += s.restarts()
+	}
+	return n
+}
+
+// Attributed reports whether the watched invocation of every unit is known.
+func (w Watch) Attributed() bool {
+	for i, s := range w.Seen {
+		if s.Invocation == "" && !w.Want[i].Down {
+			return false
+		}
+	}
+	return true
+}
+
+// Filled says how much of the stable window has passed.
+func (w Watch) Filled() time.Duration {
+	if w.ReadySince == 0 {
+		return 0
+	}
+	return w.Last - w.ReadySince
+}
+
+// Next folds one sample into the window and the budget. The verdict's kind is empty while it is open.
+func (w Watch) Next(s Sample) (Watch, Verdict) {
+	w.Seen = append([]Seen(nil), w.Seen...)
+	late := w.Last != 0 && s.At-w.Last > 2*w.Interval+w.Timeout
+	w.Last = s.At
+	if s.Stopping {
+		return w.notReady("the user manager is going down"), Verdict{}
+	}
+	ready, why, restarts := true, s.Why, w.Restarts()
+	for i := range w.Want {
+		unitReady, unitWhy, verdict := w.judge(i, s.Units[i])
+		if verdict.Kind != "" {
+			return w.broken(verdict.Reason), verdict
+		}
+		if !unitReady && ready {
+			ready, why = false, unitWhy
+		}
+	}
+	if w.Restarts() > restarts {
+		w = w.broken("it restarted") // within the budget; the window begins anew
+	}
+	switch {
+	case !ready:
+		return w.broken(why), Verdict{}
+	case !s.Ready && !w.allDown():
+		return w.broken(s.Why), Verdict{}
+	case late:
+		return w.notReady(fmt.Sprintf("no sample for %v", 2*w.Interval+w.Timeout)), Verdict{}
+	}
+	if w.ReadySince == 0 {
+		w.ReadySince = s.At
+	}
+	w.Why = why
+	if w.allDown() || s.At-w.ReadySince >= w.Stable {
+		return w, Verdict{Kind: Stable, Reason: fmt.Sprintf("ready for %v without a break", w.Filled().Round(time.Millisecond))}
+	}
+	return w, Verdict{}
+}
+
+func (w Watch) notReady(why string) Watch {
+	w.ReadySince, w.Why = 0, why
+	return w
+}
+
+// broken is notReady by what the release itself shows.
+func (w Watch) broken(why string) Watch {
+	if w.ReadySince != 0 {
+		w.Breaks++
+	}
+	return w.notReady(why)
+}
+
+// Unready is the evidence that stands if the deadline passes now: an attributed invocation that is not ready, or that
+// was and did not stay so. It is nil where nothing can be held against the release.
+func (w Watch) Unready() *Evidence {
+	if !w.Attributed() || (w.ReadySince != 0 && w.Breaks == 0) || w.allDown() {
+		return nil
+	}
+	return &Evidence{Unit: w.Want[0].Service, Invocation: w.Seen[0].Invocation, ExitStatus: w.Seen[0].ExitStatus}
+}
+
+func (w Watch) allDown() bool {
+	for _, want := range w.Want {
+		if !want.Down {
+			return false
+		}
+	}
+	return true
+}
+
+// judge looks at one unit: whether it may count as ready, why not, and the verdict if it is plain already. It counts
+// restarts into w.Seen[i].
+func (w *Watch) judge(i int, u UnitSample) (ready bool, why string, v Verdict) {
+	want, seen := w.Want[i], &w.Seen[i]
+	if want.Down {
+		down := u.Job == "" && (u.ActiveState == "inactive" || u.ActiveState == "failed")
+		return down, u.Service + " is still " + u.ActiveState, Verdict{}
+	}
+	if u.StopSeen || u.Job == "stop" {
+		return false, "", Verdict{Kind: Stopped, Code: CodeStopped, Reason: u.Service + " was stopped by somebody else"}
+	}
+	if seen.Invocation == "" {
+		if u.Invocation == want.Replaces {
+			return false, u.Service + " still runs its former invocation", Verdict{}
+		}
+		if u.Job != "" { // the restart is under way: the baseline is the invocation it leaves
+			return false, u.Service + " is starting", Verdict{}
+		}
+	}
+	w.count(i, u)
+	if v := w.unitVerdict(i, u); v.Kind != "" {
+		return false, "", v
+	}
+	switch {
+	case u.ActiveState != "active":
+		return false, fmt.Sprintf("%s is %s (%s)", u.Service, u.ActiveState, u.SubState), Verdict{}
+	case u.Container == "":
+		return false, u.Service + " has no running container", Verdict{}
+	case want.Operation != "" && u.Operation != want.Operation:
+		return false, fmt.Sprintf("the container of %s is not %s's", u.Service, want.Operation), Verdict{}
+	}
+	return true, "", Verdict{}
+}
+
+// count adds the restarts that this sample shows. NRestarts, invocations and containers each may miss some, or be
+// reset by others; the most that one of them tells is what counts.
+func (w *Watch) count(i int, u UnitSample) {
+	seen := &w.Seen[i]
+	first := seen.Invocation == ""
+	rose := u.Restarts - seen.Restarts
+	if first {
+		rose = u.Restarts
+	}
+	if rose > 0 {
+		seen.Automatic += rose
+	}
+	if !first && u.Invocation != "" && u.Invocation != seen.Invocation {
+		seen.Invocations++
+		if seen.Invocations > seen.Automatic+seen.Foreign {
+			seen.Foreign++
+		}
+	}
+	if u.Container != "" {
+		if seen.Container != "" && u.Container != seen.Container {
+			seen.Containers++
+		}
+		seen.Container = u.Container
+	}
+	if u.Invocation != "" {
+		seen.Invocation = u.Invocation
+	}
+	seen.Restarts = u.Restarts
+	if u.ExitStatus != 0 {
+		seen.ExitStatus = u.ExitStatus
+	}
+	if u.Result != "" && u.Result != "success" {
+		seen.Result = u.Result
+	}
+}
+
+// podmanFailed is the exit status by which Podman says that it could not run the container: a port taken, no image.
+const podmanFailed = 125
+
+func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
+	want, seen := w.Want[i], w.Seen[i]
+	waiting := u.SubState == "auto-restart" || u.SubState == "auto-restart-queued" || u.SubState == "failed-before-auto-restart"
+	unfit := func(format string, args ...any) Verdict {
+		v := Verdict{Kind: Unfit, Code: CodeCandidateExited, Reason: fmt.Sprintf(format, args...)}
+		switch {
+		case seen.ExitStatus == podmanFailed:
+			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
+		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:
+			v.Code = CodeInterrupted // somebody else restarted it; that tells nothing of the release
+		default:
+			v.Evidence = &Evidence{Unit: u.Service, Invocation: seen.Invocation, ExitStatus: seen.ExitStatus}
+		}
+		return v
+	}
+	switch {
+	case u.Container != "" && want.ImageID != "" && u.ImageID != "" && u.ImageID != want.ImageID:
+		return Verdict{Kind: Unfit, Code: CodeWrongImage,
+			Reason: fmt.Sprintf("%s runs image %.12s, not %.12s", u.Service, u.ImageID, want.ImageID)}
+	case w.Restarts() > w.Budget:
+		return unfit("%s restarted %d times (budget %d), last exit status %d (%s)",
+			u.Service, w.Restarts(), w.Budget, seen.ExitStatus, orSuccess(seen.Result))
+	case waiting && w.Restarts()+1 > w.Budget:
+		return unfit("%s exited with status %d (%s) and its restart is over the budget of %d",
+			u.Service, seen.ExitStatus, orSuccess(seen.Result), w.Budget)
+	case u.ActiveState == "failed" && u.Job == "" && !waiting:
+		return unfit("%s failed with exit status %d (%s)", u.Service, seen.ExitStatus, orSuccess(seen.Result))
+	case u.ActiveState == "inactive" && u.Job == "" && !waiting && u.Restart == "always":
+		return Verdict{Kind: Stopped, Code: CodeStopped, Reason: u.Service + " was stopped by somebody else"}
+	case u.ActiveState == "inactive" && u.Job == "" && !waiting:
+		return unfit("%s ended with exit status %d", u.Service, seen.ExitStatus)
+	}
+	return Verdict{}
+}
+
+func orSuccess(result string) string {
+	if result == "" {
+		return "success"
+	}
+	return result
+}
+
+// Wants is what the check of an operation expects, by its phase: the candidate, or what is put back.
+func Wants(op Operation) []Want {
+	var all []Want
+	for _, b := range op.Before {
+		w := Want{Service: b.Service}
+		if op.Phase == Restoring {
+			w.Replaces, w.ImageID, w.Down = b.Candidate, b.ImageID, b.Down
+		} else {
+			w.Replaces, w.ImageID, w.Operation = b.Invocation, op.Candidate.ImageID, op.ID
+		}
+		all = append(all, w)
+	}
+	return all
+}

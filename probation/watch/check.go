@@ -1,0 +1,248 @@
+// Package watch looks at a service on probation until it knows: it samples units, containers and readiness, and feeds
+// what it sees to the pure window and budget of probation.Watch.
+package watch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"toad/probation"
+	"toad/probation/record"
+	"toad/unitgen"
+)
+
+// Units looks at units of the user manager, and tells when to look again.
+type Units interface {
+	State(ctx context.Context, name string) (unitgen.State, error)
+	Watch(ctx context.Context, names ...string) (<-chan unitgen.Change, error)
+	Stopping(ctx context.Context) (bool, error)
+}
+
+// Containers looks at containers by id.
+type Containers interface {
+	Container(ctx context.Context, id string) (Container, error)
+}
+
+// Container is what is judged of a container.
+type Container struct {
+	ImageID   string // 64 hex digits
+	Operation string // the io.toad.operation label
+	Health    string // Podman's word: "", starting, healthy, unhealthy
+}
+
+// Check is one observer of one operation. Every field is set by the caller.
+type Check struct {
+	Records    *record.Store
+	Units      Units
+	Containers Containers
+	Payload    func(controlGroup string) string // the running container in a unit's cgroup
+	Now        func() probation.Instant
+	Manager    string       // which run of the user manager this is
+	Status     func(string) // the unit's status line
+	Log        *slog.Logger
+	// Lines returns the last lines that an invocation logged; nil where they cannot be had.
+	Lines func(ctx context.Context, invocation string) []string
+
+	op    probation.Operation
+	phase probation.Phase
+	probe probe
+	known map[string]Container // by id; what is judged of a container never changes, but for its health
+	stops map[string]bool      // units for which a stop job was seen since the last sample
+	file  record.Watch
+}
+
+// saveEvery bounds how much of the deadline's progress a power cut can hide.
+const saveEvery = 30 * time.Second
+
+// Run watches an operation until there is a verdict or the context ends. The verdict is in the operation's watch file,
+// under the check's number.
+func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdict, error) {
+	if err := c.begin(id, number); err != nil {
+		return probation.Verdict{}, err
+	}
+	names := make([]string, len(c.op.Before))
+	for i, b := range c.op.Before {
+		names[i] = b.Service
+	}
+	// The unit's own timeout is coarse. This bound is exact, and a little late, so that the act which follows finds the
+	// deadline past.
+	ctx, cancel := context.WithTimeout(ctx, c.file.Deadline.LeftAt(c.Now())+10*time.Millisecond)
+	defer cancel()
+	changes, err := c.Units.Watch(ctx, names...)
+	if err != nil {
+		return probation.Verdict{}, err
+	}
+	w := probation.NewWatch(c.op.Enrollment, probation.Wants(c.op), c.carried())
+	tick := time.NewTicker(w.Interval)
+	defer tick.Stop()
+	for {
+		var verdict probation.Verdict
+		sample, err := c.sample(ctx, w)
+		switch {
+		case ctx.Err() != nil:
+			return probation.Verdict{}, ctx.Err()
+		case err != nil: // the bus or Podman: a gap, not a verdict
+			c.tell(w, "cannot look: "+err.Error())
+		default:
+			w, verdict = w.Next(sample)
+			if err := c.keep(ctx, w, verdict); err != nil {
+				return verdict, err
+			}
+		}
+		if verdict.Kind != "" {
+			return verdict, nil
+		}
+		if err := c.wait(ctx, tick, changes); err != nil {
+			return probation.Verdict{}, err
+		}
+	}
+}
+
+// begin reads what is to be watched.
+func (c *Check) begin(id string, number int) error {
+	op, err := c.Records.Operation(id)
+	if err != nil {
+		return err
+	}
+	if op.Checks != number {
+		return fmt.Errorf("check %d of %s is not the current one (%d)", number, id, op.Checks)
+	}
+	c.op, c.phase = op, probation.Probation
+	deadline := op.Deadline
+	if op.Phase == probation.Restoring {
+		c.phase, deadline = probation.Restoring, op.RestoreBy
+	}
+	if deadline == nil || op.Phase.Terminal() {
+		return fmt.Errorf("%s is in %s, there is nothing to watch", id, op.Phase)
+	}
+	c.probe, err = newProbe(op.Enrollment.Ready)
+	if err != nil {
+		return err
+	}
+	c.known, c.stops = map[string]Container{}, map[string]bool{}
+	c.file = record.Watch{Check: number, Phase: c.phase, Manager: c.Manager, Deadline: *deadline}
+	return nil
+}
+
+// carried are the counts of an earlier check of the same attempt: the budget is of the whole attempt. Invocations of
+// another boot, or of another run of the user manager, are not restarts.
+func (c *Check) carried() []probation.Seen {
+	old := c.Records.Watch(c.op.ID)
+	if old.Phase != c.phase {
+		return nil
+	}
+	if old.At.BootID != c.Now().BootID || old.Manager != c.Manager {
+		for i := range old.Seen {
+			old.Seen[i].Invocation, old.Seen[i].Container, old.Seen[i].Restarts = "", "", 0
+		}
+	}
+	return old.Seen
+}
+
+// wait ends with the next tick, or when a watched unit has changed. Changes that came meanwhile are taken at once.
+func (c *Check) wait(ctx context.Context, tick *time.Ticker, changes <-chan unitgen.Change) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-tick.C:
+		return nil
+	case ch, ok := <-changes:
+		if !ok {
+			return ctx.Err()
+		}
+		c.take(ch)
+	}
+	for {
+		select {
+		case ch, ok := <-changes:
+			if !ok {
+				return ctx.Err()
+			}
+			c.take(ch)
+		default:
+			return nil
+		}
+	}
+}
+
+func (c *Check) take(ch unitgen.Change) {
+	if ch.Kind == unitgen.JobNew && ch.JobType == "stop" {
+		c.stops[ch.Unit] = true
+	}
+}
+
+// keep saves what is worth saving: a verdict, a change of readiness, what is new of the units, and now and then the
+// time. It tells of changes in the operation's log.
+func (c *Check) keep(ctx context.Context, w probation.Watch, v probation.Verdict) error {
+	now, ready := c.Now(), w.ReadySince != 0
+	changed := ready != c.file.Ready || w.Why != c.file.Why || c.file.At.BootID == ""
+	due := now.Boot-c.file.At.Boot >= saveEvery
+	if v.Evidence != nil && c.Lines != nil {
+		v.Evidence.Lines = c.Lines(ctx, v.Evidence.Invocation)
+	}
+	if changed {
+		c.say(w, ready)
+	}
+	c.Status(status(c.op, w, v, now, c.file.Deadline))
+	if !changed && !due && v.Kind == "" && sameSeen(w.Seen, c.file.Seen) {
+		return nil
+	}
+	c.file.Seen, c.file.Why, c.file.Ready, c.file.At = w.Seen, w.Why, ready, now
+	c.file.Deadline, c.file.Verdict, c.file.Unready = c.file.Deadline.Seen(now), v, w.Unready()
+	return c.Records.PutWatch(c.op.ID, c.file)
+}
+
+func sameSeen(a, b []probation.Seen) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Check) say(w probation.Watch, ready bool) {
+	event, level, message := "ready", "info", "ready"
+	if !ready {
+		event, message = "unready", "not ready: "+w.Why
+		if c.file.Ready {
+			level = "warn"
+		}
+	}
+	c.line(level, event, message)
+}
+
+// tell says once that nothing can be seen.
+func (c *Check) tell(w probation.Watch, why string) {
+	if c.file.Why != why {
+		c.file.Why = why
+		c.line("warn", "unready", why)
+	}
+	c.Status(why)
+}
+
+func (c *Check) line(level, event, message string) {
+	err := c.Records.Log(c.op.ID, record.Line{At: c.Now().Wall.UTC(), Level: level, Event: event, Message: message})
+	attrs := []any{"service", c.op.Service, "operation", c.op.ID}
+	if err != nil {
+		attrs = append(attrs, "err", err)
+	}
+	c.Log.Info(message, attrs...)
+}
+
+func status(op probation.Operation, w probation.Watch, v probation.Verdict, now probation.Instant, d probation.Deadline) string {
+	if v.Kind != "" {
+		return fmt.Sprintf("%s: %s", v.Kind, v.Reason)
+	}
+	left := max(0, d.LeftAt(now)).Round(time.Second)
+	if w.ReadySince == 0 {
+		return fmt.Sprintf("not ready: %s; %d restarts of %d, deadline in %v", w.Why, w.Restarts(), w.Budget, left)
+	}
+	return fmt.Sprintf("ready for %v of %v, %d restarts of %d, deadline in %v",
+		w.Filled().Round(100*time.Millisecond), w.Stable, w.Restarts(), w.Budget, left)
+}

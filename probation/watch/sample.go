@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+
+	"toad/probation"
+	"toad/unitgen"
+)
+
+// sample looks at everything once. The probe is asked only when what it reaches can be attributed: the same invocation
+// and container before and after it.
+func (c *Check) sample(ctx context.Context, w probation.Watch) (probation.Sample, error) {
+	s := probation.Sample{At: c.Now().Boot}
+	var err error
+	if s.Stopping, err = c.Units.Stopping(ctx); err != nil {
+		return s, err
+	}
+	up := true
+	for _, want := range w.Want {
+		u, err := c.unit(ctx, want.Service)
+		if err != nil {
+			return s, err
+		}
+		up = up && u.ActiveState == "active" && u.Container != "" && u.Invocation != want.Replaces
+		s.Units = append(s.Units, u)
+	}
+	if s.Stopping || !up {
+		s.Why = "not up"
+		return s, nil
+	}
+	s.Ready, s.Why = c.probe(ctx, c, s.Units[0])
+	after, err := c.Units.State(ctx, s.Units[0].Service)
+	if err != nil {
+		return s, err
+	}
+	if after.InvocationID != s.Units[0].Invocation || c.Payload(after.ControlGroup) != s.Units[0].Container {
+		s.Ready, s.Why = false, "it was replaced while it was probed"
+	}
+	return s, nil
+}
+
+func (c *Check) unit(ctx context.Context, name string) (probation.UnitSample, error) {
+	st, err := c.Units.State(ctx, name)
+	if err != nil {
+		return probation.UnitSample{}, err
+	}
+	u := probation.UnitSample{Service: name, ActiveState: st.ActiveState, SubState: st.SubState, Result: st.Result,
+		Restart: st.Restart, Invocation: st.InvocationID, Restarts: int(st.NRestarts), ExitStatus: exitStatus(st),
+		StopSeen: c.stops[name]}
+	delete(c.stops, name)
+	if st.Job != 0 {
+		u.Job = st.JobType
+		if u.Job == "" {
+			u.Job = "unknown"
+		}
+	}
+	if u.Container = c.Payload(st.ControlGroup); u.Container != "" {
+		k, err := c.container(ctx, u.Container)
+		if err != nil {
+			u.Container = "" // it is gone between the two looks, or not there yet
+		}
+		u.ImageID, u.Operation = k.ImageID, k.Operation
+	}
+	return u, nil
+}
+
+// exitStatus is what the main process ended with; 128 + n for one that a signal ended.
+func exitStatus(st unitgen.State) int {
+	const killed, dumped = 2, 3
+	if st.ExecMainCode == killed || st.ExecMainCode == dumped {
+		return 128 + int(st.ExecMainStatus)
+	}
+	return int(st.ExecMainStatus)
+}
+
+func (c *Check) container(ctx context.Context, id string) (Container, error) {
+	if k, ok := c.known[id]; ok {
+		return k, nil
+	}
+	k, err := c.Containers.Container(ctx, id)
+	if err != nil {
+		return Container{}, fmt.Errorf("container %.12s: %w", id, err)
+	}
+	c.known[id] = k
+	return k, nil
+}

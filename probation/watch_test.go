@@ -1,0 +1,229 @@
+package probation_test
+
+import (
+	"testing"
+	"time"
+
+	"toad/probation"
+)
+
+// story feeds samples half a second apart and returns the first verdict, and the watch as it was left.
+type story struct {
+	t *testing.T
+	w probation.Watch
+	n int
+}
+
+func newStory(t *testing.T, budget int) *story {
+	e := enrollment()
+	e.Limit.Restarts = budget
+	want := []probation.Want{{Service: "web.service", Replaces: "old", ImageID: idB, Operation: "web-g7"}}
+	return &story{t: t, w: probation.NewWatch(e, want, nil)}
+}
+
+func running(invocation string) probation.UnitSample {
+	return probation.UnitSample{Service: "web.service", ActiveState: "active", SubState: "running", Restart: "always",
+		Invocation: invocation, Container: "c-" + invocation, ImageID: idB, Operation: "web-g7"}
+}
+
+func (s *story) see(u probation.UnitSample, ready bool) probation.Verdict {
+	s.t.Helper()
+	s.n++
+	why := "it answers 200"
+	if !ready {
+		why = "it answers 503"
+	}
+	var v probation.Verdict
+	s.w, v = s.w.Next(probation.Sample{At: time.Hour + time.Duration(s.n)*500*time.Millisecond,
+		Units: []probation.UnitSample{u}, Ready: ready, Why: why})
+	return v
+}
+
+// until sees the same sample again until there is a verdict, at most n times.
+func (s *story) until(n int, u probation.UnitSample, ready bool) probation.Verdict {
+	s.t.Helper()
+	for range n {
+		if v := s.see(u, ready); v.Kind != "" {
+			return v
+		}
+	}
+	return probation.Verdict{}
+}
+
+func (s *story) want(v probation.Verdict, kind probation.Kind, code probation.Code, evidence bool) {
+	s.t.Helper()
+	if v.Kind != kind || v.Code != code || (v.Evidence != nil) != evidence {
+		s.t.Fatalf("want %q %q (evidence %v), have %+v", kind, code, evidence, v)
+	}
+}
+
+func TestAnUnbrokenWindowIsStable(t *testing.T) {
+	s := newStory(t, 0)
+	s.want(s.until(4, running("new"), true), "", "", false)
+	s.want(s.see(running("new"), true), probation.Stable, "", false)
+}
+
+func TestOneUnreadySampleBeginsTheWindowAnew(t *testing.T) {
+	s := newStory(t, 0)
+	s.until(4, running("new"), true)
+	s.want(s.see(running("new"), false), "", "", false)
+	s.want(s.until(4, running("new"), true), "", "", false)
+	s.want(s.see(running("new"), true), probation.Stable, "", false)
+}
+
+func TestALateSampleBreaksTheWindow(t *testing.T) {
+	s := newStory(t, 0)
+	s.until(4, running("new"), true)
+	s.n += 10 // nobody looked for five seconds
+	s.want(s.see(running("new"), true), "", "", false)
+	if s.w.Filled() != 0 {
+		t.Errorf("a gap counted as health: %v", s.w.Filled())
+	}
+	if s.w.Breaks != 0 {
+		t.Error("a gap was held against the release")
+	}
+}
+
+func TestTheFormerInvocationIsNotJudged(t *testing.T) {
+	s := newStory(t, 0)
+	old := running("old")
+	old.ActiveState, old.SubState = "failed", "failed"
+	s.want(s.until(5, old, true), "", "", false)
+	starting := running("new")
+	starting.Job, starting.ActiveState, starting.Container = "start", "activating", ""
+	s.want(s.until(5, starting, true), "", "", false)
+	s.want(s.until(5, running("new"), true), probation.Stable, "", false)
+}
+
+func TestARestartOverTheBudgetFailsWithEvidence(t *testing.T) {
+	s := newStory(t, 1)
+	s.see(running("new"), true)
+	for i, inv := range []string{"second", "third"} {
+		u := running(inv)
+		u.Restarts, u.ExitStatus, u.Result = i+1, 2, "exit-code"
+		v := s.see(u, true)
+		if i == 0 {
+			s.want(v, "", "", false)
+			continue
+		}
+		s.want(v, probation.Unfit, probation.CodeCandidateExited, true)
+		if v.Evidence.ExitStatus != 2 {
+			t.Errorf("want exit status 2, have %+v", v.Evidence)
+		}
+	}
+}
+
+func TestARestartWithinTheBudgetIsTheExpectedInvocation(t *testing.T) {
+	s := newStory(t, 1)
+	s.until(4, running("new"), true)
+	u := running("second")
+	u.Restarts = 1
+	s.want(s.until(4, u, true), "", "", false)
+	s.want(s.see(u, true), probation.Stable, "", false)
+}
+
+func TestAutoRestartOverTheBudgetNeedNotBeWaitedFor(t *testing.T) {
+	s := newStory(t, 0)
+	u := running("new")
+	u.ActiveState, u.SubState, u.Container, u.ExitStatus = "activating", "auto-restart", "", 2
+	s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
+}
+
+func TestResetFailedByOthersHidesNoRestart(t *testing.T) {
+	s := newStory(t, 1)
+	u := running("new")
+	s.see(u, true)
+	u = running("second")
+	u.Restarts = 1
+	s.see(u, true)
+	u.Restarts = 0 // reset-failed while it ran
+	s.want(s.see(u, true), "", "", false)
+	u = running("third")
+	u.Restarts = 1
+	s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
+}
+
+func TestARestartBySomebodyElseRefusesNothing(t *testing.T) {
+	s := newStory(t, 0)
+	s.see(running("new"), true)
+	s.want(s.see(running("by hand"), true), probation.Unfit, probation.CodeInterrupted, false)
+}
+
+func TestAStopByAnOperatorWithdraws(t *testing.T) {
+	s := newStory(t, 0)
+	s.see(running("new"), true)
+	u := running("new")
+	u.StopSeen, u.ActiveState = true, "deactivating"
+	s.want(s.see(u, true), probation.Stopped, probation.CodeStopped, false)
+}
+
+func TestPodmansOwnFailureIsNotTheReleases(t *testing.T) {
+	s := newStory(t, 0)
+	u := running("new")
+	u.ActiveState, u.SubState, u.Container, u.ExitStatus, u.Restart = "failed", "failed", "", 125, "no"
+	s.want(s.see(u, true), probation.Unfit, probation.CodeInterrupted, false)
+}
+
+func TestAnotherImageFailsAtOnceAndRefusesNothing(t *testing.T) {
+	s := newStory(t, 0)
+	u := running("new")
+	u.ImageID = idA
+	s.want(s.see(u, true), probation.Unfit, probation.CodeWrongImage, false)
+}
+
+func TestAnEarlyCleanExitIsAFailure(t *testing.T) {
+	s := newStory(t, 0)
+	u := running("new")
+	u.ActiveState, u.SubState, u.Container, u.Restart = "inactive", "dead", "", "no"
+	s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
+}
+
+func TestNothingIsJudgedWhileTheManagerStops(t *testing.T) {
+	s := newStory(t, 0)
+	s.see(running("new"), true)
+	u := running("new")
+	u.ActiveState, u.SubState, u.Container = "failed", "failed", ""
+	w, v := s.w.Next(probation.Sample{At: 2 * time.Hour, Units: []probation.UnitSample{u}, Stopping: true})
+	s.want(v, "", "", false)
+	if w.Breaks != 0 || w.ReadySince != 0 {
+		t.Errorf("a stopping manager is a gap: %+v", w)
+	}
+}
+
+func TestUnreadyEvidenceNeedsAnAttributedInvocation(t *testing.T) {
+	s := newStory(t, 0)
+	if s.w.Unready() != nil {
+		t.Error("evidence before anything was seen")
+	}
+	s.see(running("old"), false)
+	if s.w.Unready() != nil {
+		t.Error("evidence against the former invocation")
+	}
+	s.see(running("new"), false)
+	if e := s.w.Unready(); e == nil || e.Invocation != "new" {
+		t.Errorf("want evidence, have %+v", e)
+	}
+	s.see(running("new"), true)
+	if s.w.Unready() != nil {
+		t.Error("a release that has just become ready is not held to be unready")
+	}
+	s.see(running("new"), false)
+	s.see(running("new"), true)
+	if s.w.Unready() == nil {
+		t.Error("a release that flaps was not ready")
+	}
+}
+
+func TestWhatDidNotRunIsStableWhenItIsDown(t *testing.T) {
+	e := enrollment()
+	w := probation.NewWatch(e, []probation.Want{{Service: "web.service", Down: true}}, nil)
+	u := running("new")
+	w, v := w.Next(probation.Sample{At: time.Hour, Units: []probation.UnitSample{u}, Why: "not up"})
+	if v.Kind != "" {
+		t.Fatalf("it still runs: %+v", v)
+	}
+	u.ActiveState = "failed" // exit 143 on SIGTERM leaves it so
+	if _, v = w.Next(probation.Sample{At: time.Hour + time.Second, Units: []probation.UnitSample{u}, Why: "not up"}); v.Kind != probation.Stable {
+		t.Fatalf("want stable, have %+v", v)
+	}
+}
