@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"toad/internal/fault"
 )
 
 // tempPrefix starts the name of every temporary file. The name is hidden and ends in digits: Podman's generator makes
@@ -24,14 +26,15 @@ const tempPrefix = ".toad-tmp-"
 // writing at this moment, and to take it away would fail that write.
 const strayAge = time.Minute
 
-// fault, when set, is asked before each step that can fail on a host; its error takes the step's place. Tests set it.
-var fault func(step, path string) error
+// inject, when set, is asked before each step; its error takes the step's place. Tests of this package set it.
+var inject func(step, path string) error
 
+// step stands before everything that can fail on a host, or be the last thing a process does: tests fail and kill here.
 func step(name, path string) error {
-	if fault == nil {
-		return nil
+	if inject != nil {
+		return inject(name, path)
 	}
-	return fault(name, path)
+	return fault.Point("file." + name + "." + filepath.Base(path))
 }
 
 // Write replaces the file at path by data, or creates it, with exactly mode whatever the umask is. Its folder must
@@ -57,7 +60,7 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 			_ = os.Remove(f.Name()) // gone already when only the flush of the folder failed
 		}
 	}()
-	if err := fill(f, data, mode); err != nil {
+	if err := fill(f, path, data, mode); err != nil {
 		_ = f.Close()
 		return err
 	}
@@ -75,8 +78,8 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 
 // fill writes and flushes before the rename: without the flush an empty file under the final name is a valid outcome
 // of a power cut.
-func fill(f *os.File, data []byte, mode fs.FileMode) error {
-	if err := step("write", f.Name()); err != nil {
+func fill(f *os.File, path string, data []byte, mode fs.FileMode) error {
+	if err := step("write", path); err != nil {
 		return err
 	}
 	if _, err := f.Write(data); err != nil {
@@ -85,7 +88,7 @@ func fill(f *os.File, data []byte, mode fs.FileMode) error {
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}
-	if err := step("sync", f.Name()); err != nil {
+	if err := step("sync", path); err != nil {
 		return err
 	}
 	return f.Sync()

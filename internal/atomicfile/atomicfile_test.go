@@ -18,13 +18,13 @@ var errFault = errors.New("injected")
 // failAt makes the given step fail for the rest of the test.
 func failAt(t *testing.T, name string) {
 	t.Helper()
-	fault = func(step, _ string) error {
+	inject = func(step, _ string) error {
 		if step == name {
 			return errFault
 		}
 		return nil
 	}
-	t.Cleanup(func() { fault = nil })
+	t.Cleanup(func() { inject = nil })
 }
 
 func read(t *testing.T, path string) string {
