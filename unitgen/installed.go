@@ -154,13 +154,15 @@ WantedBy=paths.target
 `
 
 // Nothing is ordered after it: each change of a pin would make that unit's restart wait. Without a limit, or a
-// burst of changes would end the watch for good.
+// burst of changes would end the watch for good. systemd does not see what changes while this runs, and the first
+// change is often a temporary file, so it waits until the burst is over before it looks.
 const fenceText = `[Unit]
 Description=toad: looks at what changed in the pins and the enrollment
 StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
+ExecStartPre=/bin/sleep 1
 {look}
 TimeoutStartSec=1min
 `

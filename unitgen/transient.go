@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/dbus"
@@ -27,8 +28,8 @@ type Program struct {
 }
 
 const (
-	// ActRuntime is how long an act may run before systemd kills it and starts it again.
-	ActRuntime = time.Minute
+	// ActSilence is how long an act may go without a sign of life before systemd kills it and starts it again.
+	ActSilence = time.Minute
 	// stopTimeout is how long a check or an act may take to stop; systemd's own default is 90 s.
 	stopTimeout = 5 * time.Second
 	// accuracy of the timers; systemd's own default is a minute.
@@ -52,7 +53,7 @@ func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
 			property("RemainAfterElapse", false),
 			collect,
 		},
-		Aux: []Unit{act(serviceOf(name), says, op, ActRuntime, p)},
+		Aux: []Unit{act(serviceOf(name), says, op, ActSilence, p)},
 	}
 }
 
@@ -69,8 +70,8 @@ func limit(kind Kind, op string) string {
 }
 
 // Check is the nth observer of an operation, with the act that systemd starts when it has ended, however it ended.
-// The timeout is the monotonic bound of the deadline. It is ordered to no unit: after the candidate, it would wait
-// for the candidate's start job and see nothing of it.
+// The timeout is the monotonic bound of the deadline. It is ordered to no enrolled unit: after the candidate, it would
+// wait for the candidate's start job and see nothing of it.
 func Check(op string, n int, timeout time.Duration, p Program) Unit {
 	next := CheckActName(op, n)
 	return Unit{
@@ -83,22 +84,25 @@ func Check(op string, n int, timeout time.Duration, p Program) Unit {
 			property("TimeoutStopUSec", usec(stopTimeout)),
 			property("OnSuccess", []string{next}),
 			property("OnFailure", []string{next}),
-			collect,
+			afterBus, collect,
 		}, p.runs("check", "--number", strconv.Itoa(max(n, 1)), op)...),
-		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, ActRuntime, p)},
+		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, ActSilence, p)},
 	}
 }
 
-// Act is a run of toad act for what an operation owes. A run that takes longer than runtimeMax (ActRuntime if 0),
-// counted from its start or from what it last asked for by EXTEND_TIMEOUT_USEC, is killed and made again.
-func Act(op string, nanos int64, runtimeMax time.Duration, p Program) Unit {
-	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, runtimeMax, p)
+// Act is a run of toad act for what an operation owes. A run that is silent (ActSilence if 0) for longer is killed and
+// made again. Most are done long before; one that takes longer sends WATCHDOG=1 as it gets on.
+//
+// The bound is a watchdog because a RuntimeMaxUSec that was extended by EXTEND_TIMEOUT_USEC is back to what it was
+// after anybody's daemon-reload, which then kills the act on the spot.
+func Act(op string, nanos int64, silent time.Duration, p Program) Unit {
+	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, silent, p)
 }
 
 // act is the same service whoever starts it: a request, a timer or the end of a check.
-func act(name, says, op string, runtimeMax time.Duration, p Program) Unit {
-	if runtimeMax <= 0 {
-		runtimeMax = ActRuntime
+func act(name, says, op string, silent time.Duration, p Program) Unit {
+	if silent <= 0 {
+		silent = ActSilence
 	}
 	return Unit{
 		Name: name,
@@ -111,12 +115,17 @@ func act(name, says, op string, runtimeMax time.Duration, p Program) Unit {
 			property("RestartSteps", uint32(5)), // 1 s, 2, 4, 8, 15, 30 s
 			property("RestartMaxDelayUSec", usec(30*time.Second)),
 			property("StartLimitIntervalUSec", usec(0)),
-			property("RuntimeMaxUSec", usec(runtimeMax)),
+			property("WatchdogUSec", usec(silent)),
+			property("WatchdogSignal", int32(syscall.SIGKILL)), // its SIGABRT would make core dumps
 			property("TimeoutStopUSec", usec(stopTimeout)),
-			collect,
+			afterBus, collect,
 		}, p.runs("act", op)...),
 	}
 }
+
+// afterBus makes a unit stop before the bus does. When the user manager goes down, all else stops at once, and without
+// the bus a unit cannot find out why.
+var afterBus = sd.PropAfter("dbus.service")
 
 // collect makes a unit vanish when it is done, also when it failed; a name that stays loaded cannot be used again.
 var collect = property("CollectMode", "inactive-or-failed")
