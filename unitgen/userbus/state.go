@@ -1,0 +1,142 @@
+package userbus
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+
+	"toad/unitgen"
+)
+
+// State reads a unit, loading it if need be. A unit that does not exist is a State with LoadState "not-found".
+func (b *Bus) State(ctx context.Context, name string) (unitgen.State, error) {
+	all := map[string]dbus.Variant{}
+	// The empty interface asks for those of all interfaces at once; asking for the object loads the unit.
+	if err := b.call(ctx, unitPath(name), propsIface+".GetAll", []any{""}, &all); err != nil {
+		return unitgen.State{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return decode(all), nil
+}
+
+// List reads the loaded units that match one of the globs: name, LoadState, ActiveState, SubState and job only.
+func (b *Bus) List(ctx context.Context, patterns ...string) ([]unitgen.State, error) {
+	if len(patterns) == 0 {
+		return nil, nil // systemd would list all
+	}
+	var rows []struct {
+		Name, Description, Load, Active, Sub, Followed string
+		Path                                           dbus.ObjectPath
+		Job                                            uint32
+		JobType                                        string
+		JobPath                                        dbus.ObjectPath
+	}
+	if err := b.manager(ctx, "ListUnitsByPatterns", []any{[]string{}, patterns}, &rows); err != nil {
+		return nil, fmt.Errorf("list %s: %w", strings.Join(patterns, " "), err)
+	}
+	list := make([]unitgen.State, len(rows))
+	for i, r := range rows {
+		list[i] = unitgen.State{
+			Name: r.Name, LoadState: r.Load, ActiveState: r.Active, SubState: r.Sub, Job: r.Job, JobType: r.JobType,
+		}
+	}
+	return list, nil
+}
+
+func unitPath(name string) dbus.ObjectPath {
+	return managerPath + "/unit/" + dbus.ObjectPath(sd.PathBusEscape(name))
+}
+
+// decode takes what it knows out of a unit's properties; what is missing or of another type is zero.
+func decode(all map[string]dbus.Variant) unitgen.State {
+	return unitgen.State{
+		Name:                          get[string](all, "Id"),
+		LoadState:                     get[string](all, "LoadState"),
+		ActiveState:                   get[string](all, "ActiveState"),
+		SubState:                      get[string](all, "SubState"),
+		Result:                        get[string](all, "Result"),
+		InvocationID:                  invocation(get[[]byte](all, "InvocationID")),
+		MainPID:                       get[uint32](all, "MainPID"),
+		NRestarts:                     get[uint32](all, "NRestarts"),
+		ExecMainStatus:                get[int32](all, "ExecMainStatus"),
+		ExecMainCode:                  get[int32](all, "ExecMainCode"),
+		StatusText:                    get[string](all, "StatusText"),
+		ControlGroup:                  get[string](all, "ControlGroup"),
+		SourcePath:                    get[string](all, "SourcePath"),
+		FragmentPath:                  get[string](all, "FragmentPath"),
+		DropInPaths:                   get[[]string](all, "DropInPaths"),
+		Type:                          get[string](all, "Type"),
+		Restart:                       get[string](all, "Restart"),
+		ExecStart:                     argvs(get[[][]any](all, "ExecStart")),
+		ExecCondition:                 argvs(get[[][]any](all, "ExecCondition")),
+		Conditions:                    conditions(get[[][]any](all, "Conditions")),
+		After:                         get[[]string](all, "After"),
+		OnFailure:                     get[[]string](all, "OnFailure"),
+		Requires:                      get[[]string](all, "Requires"),
+		RequiredBy:                    get[[]string](all, "RequiredBy"),
+		BoundBy:                       get[[]string](all, "BoundBy"),
+		DefaultDependencies:           get[bool](all, "DefaultDependencies"),
+		NeedDaemonReload:              get[bool](all, "NeedDaemonReload"),
+		UnitFileState:                 get[string](all, "UnitFileState"),
+		Job:                           at[uint32](get[[]any](all, "Job"), 0),
+		TimeoutStartUSec:              get[uint64](all, "TimeoutStartUSec"),
+		TimeoutStopUSec:               get[uint64](all, "TimeoutStopUSec"),
+		ActiveEnterTimestampMonotonic: get[uint64](all, "ActiveEnterTimestampMonotonic"),
+		NextElapse:                    instant(get[uint64](all, "NextElapseUSecRealtime")),
+	}
+}
+
+func get[T any](all map[string]dbus.Variant, name string) T {
+	v, _ := all[name].Value().(T)
+	return v
+}
+
+// at takes a field out of a structure, which godbus gives as a list.
+func at[T any](row []any, i int) T {
+	var v T
+	if i < len(row) {
+		v, _ = row[i].(T)
+	}
+	return v
+}
+
+// argvs reads a(sasbttttuii), one for each command.
+func argvs(rows [][]any) [][]string {
+	var list [][]string
+	for _, row := range rows {
+		list = append(list, at[[]string](row, 1))
+	}
+	return list
+}
+
+// conditions reads a(sbbsi).
+func conditions(rows [][]any) []unitgen.Condition {
+	var list []unitgen.Condition
+	for _, row := range rows {
+		list = append(list, unitgen.Condition{
+			Type: at[string](row, 0), Trigger: at[bool](row, 1), Negate: at[bool](row, 2),
+			Param: at[string](row, 3), State: at[int32](row, 4),
+		})
+	}
+	return list
+}
+
+// invocation is empty for a unit that never ran, whether systemd says so by no bytes or by zeros.
+func invocation(id []byte) string {
+	if s := hex.EncodeToString(id); strings.Trim(s, "0") != "" {
+		return s
+	}
+	return ""
+}
+
+func instant(usec uint64) time.Time {
+	if usec == 0 || usec > math.MaxInt64 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(usec)).UTC()
+}
