@@ -19,6 +19,7 @@ var allowed = map[string][]string{
 	"internal/fault":      {},
 	"internal/atomicfile": {"internal/fault"},
 	"internal/redact":     {},
+	"alert":               {"internal/atomicfile"},
 	"probation/record":    {"probation", "internal/atomicfile", "internal/fault"},
 	"unitgen":             {},
 	"unitgen/userbus":     {"unitgen", "internal/fault"},

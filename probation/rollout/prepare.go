@@ -122,9 +122,13 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 			return probation.Release{}, nil, err
 		}
 	}
-	candidate, err := r.pull(ctx, op)
+	candidate, img, err := r.pull(ctx, op)
 	if err != nil {
 		return candidate, nil, err
+	}
+	if has, decided := quadlet.HasHealthcheck(generated(states[0])); op.Enrollment.Ready.Health && !has && (decided || !img.Healthcheck) {
+		return candidate, nil, fail(probation.CodeNoHealthcheck, "readiness is Podman's health check, but neither %s nor the image has one; add HealthCmd= to the unit, or choose another probe",
+			op.Enrollment.Units[0])
 	}
 	if inForce != nil {
 		if err := r.wayBack(ctx, op, *inForce); err != nil {
@@ -206,12 +210,12 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []un
 }
 
 // pull brings the candidate's image here, if it is not here already, and verifies what it is.
-func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.Release, error) {
+func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.Release, Image, error) {
 	rel := op.Candidate
 	ref := op.Enrollment.Image + "@" + rel.Digest
 	if op.Rollback && rel.ImageID != "" {
 		if err := r.haveImage(ctx, rel.ImageID); err != nil {
-			return rel, fail(probation.CodeNoWayBack, "the release to go back to is not on this host any more: %w", err)
+			return rel, Image{}, fail(probation.CodeNoWayBack, "the release to go back to is not on this host any more: %w", err)
 		}
 		if _, err := r.Images.Image(ctx, ref); rel.Digest == "" || err != nil {
 			ref, rel.Manifest = rel.ImageID, "" // an archive comes back without its manifest digest
@@ -223,19 +227,20 @@ func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.R
 		if err := r.Images.Pull(ctx, ref, r.progress(op)); err != nil {
 			var p *PullError
 			if errors.As(err, &p) {
-				return rel, &failure{p.Code, err}
+				return rel, Image{}, &failure{p.Code, err}
 			}
-			return rel, err
+			return rel, img, err
 		}
 		img, err = r.Images.Image(ctx, ref)
 		if errors.Is(err, ErrNoImage) {
-			return rel, fail(probation.CodePullFailed, "the pull of %s ended well, but the image is not here", ref)
+			return rel, Image{}, fail(probation.CodePullFailed, "the pull of %s ended well, but the image is not here", ref)
 		}
 	}
 	if err != nil {
-		return rel, err
+		return rel, img, err
 	}
-	return verified(rel, img, ref)
+	rel, err = verified(rel, img, ref)
+	return rel, img, err
 }
 
 func verified(rel probation.Release, img Image, ref string) (probation.Release, error) {

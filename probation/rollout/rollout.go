@@ -181,14 +181,9 @@ func (r *Rollout) replay(service string, req probation.Request) (probation.Opera
 	return op, true, nil
 }
 
-// Begin starts an act for an operation. One that owes a pull may run as long as the preparation may.
+// Begin starts an act for an operation.
 func (r *Rollout) Begin(ctx context.Context, op probation.Operation) error {
-	now := r.Now()
-	limit := unitgen.ActRuntime
-	if duty := probation.Due(op); duty == probation.DoBeginAct || duty == probation.DoPrepare {
-		limit += max(0, op.PrepareBy.LeftAt(now))
-	}
-	return r.Units.Create(ctx, unitgen.Act(op.ID, now.Wall.UnixNano(), limit, r.Program))
+	return r.Units.Create(ctx, unitgen.Act(op.ID, r.Now().Wall.UnixNano(), 0, r.Program))
 }
 
 // Abort leaves word that the operation is to be given up and starts the act that does so. Promotion is not given up.

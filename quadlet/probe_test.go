@@ -1,0 +1,35 @@
+package quadlet
+
+import (
+	"testing"
+
+	"toad/probation"
+)
+
+func TestAProbeMustPointAtAPortOfTheUnit(t *testing.T) {
+	web := []string{"/usr/bin/podman", "run", "--name", "systemd-web", "--publish", "127.0.0.1:8080:80", "-p", "[::1]:9000-9010:9000-9010",
+		"--publish", "5353:53/udp", "--publish", "7000", "127.0.0.1:5000/app:v1"}
+	for _, c := range []struct {
+		ready probation.Ready
+		argv  []string
+		hold  string
+		ok    bool
+	}{
+		{ready: probation.Ready{HTTP: "http://127.0.0.1:8080/healthz"}, argv: web, ok: true},
+		{ready: probation.Ready{TCP: "[::1]:9005"}, argv: web, ok: true},
+		{ready: probation.Ready{HTTP: "http://127.0.0.1:8081/"}, argv: web},
+		{ready: probation.Ready{HTTP: "http://127.0.0.1/"}, argv: web},
+		{ready: probation.Ready{TCP: "127.0.0.1:5353"}, argv: web},
+		{ready: probation.Ready{TCP: "127.0.0.1:7000"}, argv: web},
+		{ready: probation.Ready{TCP: "127.0.0.1:7000"}, argv: web, hold: "web.socket", ok: true},
+		{ready: probation.Ready{HTTP: "http+unix:///run/x.sock:/"}, argv: web, ok: true},
+		{ready: probation.Ready{}, argv: web, ok: true},
+		{ready: probation.Ready{TCP: "127.0.0.1:7"}, argv: []string{"podman", "run", "--network=host", "a/b"}, ok: true},
+		{ready: probation.Ready{TCP: "127.0.0.1:7"}, argv: []string{"podman", "run", "--pod-id-file", "x", "a/b"}, ok: true},
+	} {
+		err := CheckProbe(probation.Enrollment{Ready: c.ready, Hold: c.hold}, Generated{Unit: "web.service", ExecStart: [][]string{c.argv}})
+		if (err == nil) != c.ok {
+			t.Errorf("%+v over %v: want ok %v, have %v", c.ready, c.argv, c.ok, err)
+		}
+	}
+}
