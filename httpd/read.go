@@ -1,0 +1,173 @@
+package httpd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"toad/httpd/api"
+	"toad/probation"
+	"toad/probation/record"
+)
+
+// known refuses a service that is neither enrolled nor on record. One that was taken out of the enrollment keeps its
+// history, and what is under way for it can still be given up.
+func (s *Server) known(name string) error {
+	if probation.CheckServiceName(name) != nil {
+		return s.unknown(name)
+	}
+	_, err := s.Enrolled.Enrollment(name)
+	if !errors.Is(err, ErrUnknownService) {
+		return nil // an enrollment that cannot be read is found out by the one who needs it
+	}
+	if svc, err := s.Records.Service(name); err == nil && svc.Generation == 0 {
+		return s.unknown(name)
+	}
+	return nil
+}
+
+func (s *Server) unknown(name string) error {
+	p := refuse(http.StatusNotFound, probation.CodeUnknownService, fmt.Sprintf("no service %.80q is enrolled", name))
+	p.Hint = "toad status lists the enrolled services"
+	return p
+}
+
+// services is GET /v1/services.
+func (s *Server) services(c *call) error {
+	recorded, err := s.Records.Names()
+	if err != nil {
+		return err
+	}
+	names := append(s.Enrolled.Names(), recorded...)
+	slices.Sort(names)
+	out := api.Services{Services: []api.Service{}}
+	for _, name := range slices.Compact(names) {
+		svc, err := s.read(name)
+		if err != nil {
+			return err
+		}
+		if !svc.Unenrolled || svc.Generation > 0 || svc.Damaged != "" {
+			out.Services = append(out.Services, svc)
+		}
+	}
+	writeJSON(c, http.StatusOK, out)
+	return nil
+}
+
+// service is GET /v1/services/:service.
+func (s *Server) service(c *call) error {
+	name := c.param("service")
+	if err := s.known(name); err != nil {
+		return err
+	}
+	svc, err := s.read(name)
+	if err != nil {
+		return err
+	}
+	writeJSON(c, http.StatusOK, svc)
+	return nil
+}
+
+// read tells what is on record of a service. That a record is damaged is told too: others must stay readable.
+func (s *Server) read(name string) (api.Service, error) {
+	svc, err := s.Records.Service(name)
+	var out api.Service
+	switch {
+	case errors.Is(err, record.ErrDamaged):
+		out = wireService(probation.Service{Name: name})
+		out.Damaged = withoutPaths(err.Error())
+	case err != nil:
+		return out, err
+	default:
+		out = wireService(svc)
+	}
+	e, err := s.Enrolled.Enrollment(name)
+	switch {
+	case err == nil:
+		out.Image = e.Image
+	case errors.Is(err, ErrUnknownService):
+		out.Unenrolled = true
+	}
+	return out, nil
+}
+
+// operations is GET /v1/services/:service/operations?limit=&before=.
+func (s *Server) operations(c *call) error {
+	name := c.param("service")
+	if err := s.known(name); err != nil {
+		return err
+	}
+	query := c.r.URL.Query()
+	limit, err := number(query, "limit", 20, 100)
+	if err != nil {
+		return err
+	}
+	before, err := number(query, "before", 0, 1<<31-1)
+	if err != nil {
+		return err
+	}
+	ops, err := s.Records.Operations(name, before, limit+1)
+	if err != nil {
+		return err
+	}
+	out := api.Operations{Operations: []api.Operation{}}
+	for i, op := range ops {
+		if i == limit {
+			out.Next = ops[i-1].Generation
+			break
+		}
+		out.Operations = append(out.Operations, wireOperation(op))
+	}
+	writeJSON(c, http.StatusOK, out)
+	return nil
+}
+
+func number(query url.Values, name string, absent, most int) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, invalid(fmt.Sprintf("%s=%.20q: want a number from 1 to %d", name, text, most))
+	}
+	return n, nil
+}
+
+// operation is GET /v1/operations/:id.
+func (s *Server) operation(c *call) error {
+	op, err := s.lookUp(c.param("id"))
+	if err != nil {
+		return err
+	}
+	writeJSON(c, http.StatusOK, wireOperation(op))
+	return nil
+}
+
+// lookUp reads an operation. That it is not found means little while its service's record is damaged.
+func (s *Server) lookUp(id string) (probation.Operation, error) {
+	op, err := s.Records.Operation(id)
+	if name, _, ok := probation.ParseOperationID(id); ok && errors.Is(err, record.ErrUnknown) {
+		if _, damaged := s.Records.Service(name); errors.Is(damaged, record.ErrDamaged) {
+			return op, damaged
+		}
+	}
+	return op, err
+}
+
+// health is GET /healthz: one word when all is well.
+func (s *Server) health(c *call) error {
+	if s.Health != nil {
+		if err := s.Health(c.r.Context()); err != nil {
+			return err
+		}
+	}
+	c.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	c.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(c, "ok\n")
+	return nil
+}

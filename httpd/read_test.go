@@ -1,0 +1,100 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"toad/probation"
+)
+
+func TestAServiceIsToldAsDocumented(t *testing.T) {
+	f := start(t)
+	fresh := f.get("/v1/services/web")
+	want := `{"service":"web","image":"registry.example.org/team/web","generation":0,"promoted":null,"operation":null,"refusals":[]}` + "\n"
+	if fresh.status != 200 || fresh.body != want {
+		t.Errorf("want %s, have %d %s", want, fresh.status, fresh.body)
+	}
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	f.promote()
+	var shown map[string]any
+	if err := json.Unmarshal([]byte(f.get("/v1/services/web").body), &shown); err != nil {
+		t.Fatal(err)
+	}
+	op, promoted := shown["operation"].(map[string]any), shown["promoted"].(map[string]any)
+	for _, c := range []struct{ want, have any }{
+		{"web", shown["service"]}, {1.0, shown["generation"]}, {one, promoted["digest"]}, {1.0, promoted["generation"]},
+		{"web-g1", op["id"]}, {"promoted", op["phase"]}, {"", op["code"]}, {"", op["reason"]}, {one, op["digest"]}, {"1s", op["stable"]},
+	} {
+		if c.want != c.have {
+			t.Errorf("want %v, have %v", c.want, c.have)
+		}
+	}
+	for _, moment := range []any{promoted["promoted_at"], op["deadline"], op["accepted_at"], op["ended_at"]} {
+		if _, err := time.Parse(time.RFC3339, fmt.Sprint(moment)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatIsTakenOverHasNoDateAndMayHaveNoDigest(t *testing.T) {
+	have, err := json.Marshal(wireRelease(&probation.Release{ImageID: strings.Repeat("a", 64)}))
+	want := `{"digest":"","image_id":"` + strings.Repeat("a", 64) + `","generation":0,"promoted_at":null}`
+	if err != nil || string(have) != want {
+		t.Errorf("want %s, have %s, %v", want, have, err)
+	}
+}
+
+func TestHistoryComesInPages(t *testing.T) {
+	f := start(t)
+	for i := range 5 {
+		f.deploy(one, fmt.Sprint("k", i)).operation(t, http.StatusAccepted)
+		f.event(probation.Event{Kind: probation.PrepareFailed, Code: probation.CodePullFailed, Reason: "no such image"})
+	}
+	var seen []string
+	for before, pages := 0, 0; ; pages++ {
+		page, err := f.client().Operations(context.Background(), "web", before, 2)
+		if err != nil || pages > 3 {
+			t.Fatal(pages, err)
+		}
+		for _, op := range page.Operations {
+			seen = append(seen, op.ID)
+		}
+		if before = page.Next; before == 0 {
+			break
+		}
+	}
+	if want, have := "web-g5 web-g4 web-g3 web-g2 web-g1", strings.Join(seen, " "); want != have {
+		t.Errorf("want %s, have %s", want, have)
+	}
+}
+
+func TestHealthIsOneWord(t *testing.T) {
+	sick := errors.New("bus: connect /run/user/1000/bus: no such file")
+	f := start(t, func(s *Server) { s.Health = func(context.Context) error { return sick } })
+	if p := f.get("/healthz").problem(t, 503, "state_unavailable"); strings.Contains(p.Detail, "/run/user") {
+		t.Errorf("the detail tells a path: %s", p.Detail)
+	}
+	sick = nil
+	if r := f.get("/healthz"); r.status != 200 || r.body != "ok\n" {
+		t.Errorf("have %d %q", r.status, r.body)
+	}
+}
+
+func TestTheLogIsAnArrayOfItsLines(t *testing.T) {
+	f := start(t)
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	f.line("web-g1", "pull", "layer 1\nof 2")
+	lines, err := f.client().Log(context.Background(), "web-g1")
+	if err != nil || len(lines) != 2 {
+		t.Fatal(len(lines), err)
+	}
+	if !strings.Contains(string(lines[1]), `"event":"pull","message":"layer 1\nof 2"`) {
+		t.Errorf("have %s", lines[1])
+	}
+}

@@ -1,0 +1,161 @@
+// Package httpd is the door of toad: it lets in only who may come in, refuses what is not well formed before anything is
+// touched, and answers with what is on record.
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"toad/probation"
+)
+
+// ErrUnknownService is returned by Enrolled for a name that is not enrolled.
+var ErrUnknownService = errors.New("no such service")
+
+// Deployments takes what changes a service. Errors are *probation.Rejection, record.ErrDamaged, or the host's trouble.
+type Deployments interface {
+	Accept(ctx context.Context, e probation.Enrollment, req probation.Request) (op probation.Operation, replay bool, err error)
+	Abort(ctx context.Context, service, by string) (probation.Operation, error)
+}
+
+// States is what is on record of services and operations.
+type States interface {
+	Names() ([]string, error)
+	Service(name string) (probation.Service, error)
+	Operation(id string) (probation.Operation, error)
+	Operations(name string, before, limit int) ([]probation.Operation, error)
+}
+
+// Trails is what lies beside an operation's record: its log, and who asked for it to be given up.
+type Trails interface {
+	ReadLog(id string, offset int64) (lines [][]byte, next int64, err error)
+	Aborted(id string) (by string, ok bool)
+}
+
+// Records is all that is read.
+type Records interface {
+	States
+	Trails
+}
+
+// Enrolled is the operator's enrollment as it is in force now.
+type Enrolled interface {
+	Enrollment(name string) (probation.Enrollment, error) // ErrUnknownService
+	Names() []string
+}
+
+// Options are what a Server is made of. Idle and StateDir may be left out.
+type Options struct {
+	Deployments Deployments
+	Records     Records
+	Enrolled    Enrolled
+	Health      func(context.Context) error
+	Log         *slog.Logger
+	// StateDir is the folder whose records are watched for those who follow; without it they are looked at every 200 ms.
+	StateDir string
+	// Idle ends Serve when nothing was asked for so long; 0 = never.
+	Idle time.Duration
+}
+
+// Server answers the HTTP API.
+type Server struct {
+	Options
+	allowed func(uid uint32) bool
+	changes *changes
+	closing context.Context // ends the event streams
+	now     func() time.Time
+	beat    time.Duration // between two signs of life on a stream
+	arrival time.Duration // how long a request may take to arrive
+
+	mu     sync.Mutex
+	busy   int       // requests under way
+	rested time.Time // when the last one ended
+}
+
+// New makes a server. A caller on the Unix socket must be of the daemon's own user, or the host's root.
+func New(o Options) *Server {
+	return &Server{Options: o, allowed: ownUser(), changes: newChanges(o.StateDir), closing: context.Background(),
+		now: time.Now, beat: 15 * time.Second, arrival: 10 * time.Second}
+}
+
+// headBytes is how much a request's header may hold; an Idempotency-Key and a token take a fraction of it.
+const headBytes = 16 << 10
+
+// Serve answers on all listeners until the context ends or nothing was asked for Options.Idle; both return nil. Event
+// streams are ended, what is being answered is finished. It is called once.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.closing = ctx
+	s.rested = s.now()
+	server := &http.Server{
+		Handler:           s.handler(),
+		ConnContext:       withPeer,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       s.arrival,
+		WriteTimeout:      answerLimit + 10*time.Second, // a stream sets its own
+		IdleTimeout:       10 * time.Second,
+		MaxHeaderBytes:    headBytes,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { failed <- server.Serve(l) }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-s.idle(ctx):
+	case err = <-failed:
+		err = fmt.Errorf("serve: %w", err)
+	}
+	cancel()
+	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	if server.Shutdown(grace) != nil {
+		_ = server.Close()
+	}
+	return err
+}
+
+// idle is closed when nothing was asked for Options.Idle.
+func (s *Server) idle(ctx context.Context) <-chan struct{} {
+	if s.Idle <= 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(max(s.Idle/10, 10*time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			s.mu.Lock()
+			rested := s.busy == 0 && s.now().Sub(s.rested) >= s.Idle
+			s.mu.Unlock()
+			if rested {
+				close(over)
+				return
+			}
+		}
+	}()
+	return over
+}
+
+func (s *Server) enter() { s.mu.Lock(); s.busy++; s.mu.Unlock() }
+
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.busy--
+	s.rested = s.now()
+	s.mu.Unlock()
+}

@@ -1,0 +1,257 @@
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"toad/httpd/api"
+	"toad/probation"
+)
+
+const (
+	maxBody = 64 << 10 // bytes
+	maxKey  = 200      // characters
+	// answerLimit is how long a decision may wait for locks and disks. It goes on when the caller hangs up: an operation
+	// that is saved must also be begun.
+	answerLimit = 25 * time.Second
+	// looked is how many operations are looked through for a key; more are not kept.
+	looked = 100
+)
+
+// deploy is POST /v1/services/:service/deployments.
+func (s *Server) deploy(c *call) error {
+	var body api.DeployRequest
+	name := c.param("service")
+	key, err := s.shape(c, name, &body)
+	if err != nil {
+		return err
+	}
+	switch err := probation.CheckDigest(body.Digest); {
+	case err != nil:
+		return invalid(err.Error())
+	case body.ProgramChange:
+		return invalid("program_change is not supported by this version of toad; leave it out")
+	case body.WaitProof != "":
+		return invalid("wait_proof is not supported by this version of toad; leave it out")
+	}
+	e, err := s.Enrolled.Enrollment(name)
+	if err != nil {
+		return err
+	}
+	return s.accept(c, e, probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration,
+		Retry: body.Retry, Key: key, By: c.by,
+		Body: meaning{Kind: "deployment", Service: name, Digest: body.Digest, Generation: body.ExpectedGeneration, Retry: body.Retry}.hash()})
+}
+
+func (s *Server) accept(c *call, e probation.Enrollment, req probation.Request) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), answerLimit)
+	defer cancel()
+	op, replay, err := s.Deployments.Accept(ctx, e, req)
+	switch {
+	case err != nil:
+		return err
+	case replay:
+		return c.show(http.StatusOK, wireOperation(op))
+	}
+	return c.show(http.StatusAccepted, wireOperation(op))
+}
+
+// rollback is POST /v1/services/:service/rollback: it gives up the operation that is under way, or, with none, deploys
+// the release before the one in force.
+func (s *Server) rollback(c *call) error {
+	var body api.RollbackRequest
+	name := c.param("service")
+	key, err := s.shape(c, name, &body)
+	if err != nil {
+		return err
+	}
+	req := probation.Request{ExpectedGeneration: body.ExpectedGeneration, Key: key, By: c.by,
+		Body: meaning{Kind: "rollback", Service: name, Generation: body.ExpectedGeneration, Operation: body.Operation}.hash()}
+	// A repeated request has its answer before anything under way is looked at, or it would give up its own operation.
+	if op, found, err := s.replayed(name, req); err != nil {
+		return err
+	} else if found {
+		return c.show(http.StatusOK, op)
+	}
+	if body.Operation != "" {
+		if op, err := s.ended(name, body.Operation); err != nil {
+			return err
+		} else if op != nil {
+			return c.show(http.StatusOK, *op)
+		}
+	}
+	svc, err := s.Records.Service(name)
+	if err != nil {
+		return err
+	}
+	if op := svc.Active(); op != nil {
+		if op.Key == key {
+			return c.show(http.StatusOK, wireOperation(*op)) // accepted since the look for a replay
+		}
+		return s.abort(c, svc, body, req)
+	}
+	e, err := s.Enrolled.Enrollment(name)
+	if err != nil {
+		return err
+	}
+	target, err := svc.RollbackTarget()
+	if err != nil {
+		return err
+	}
+	req.Digest, req.Rollback = target.Digest, &target
+	return s.accept(c, e, req)
+}
+
+// abort gives up what is under way. The one who asked is written down with the request's id, so that a repetition is
+// known as one when the operation has ended.
+func (s *Server) abort(c *call, svc probation.Service, body api.RollbackRequest, req probation.Request) error {
+	if g := body.ExpectedGeneration; g != nil && *g != svc.Generation {
+		return &probation.Rejection{Code: probation.CodeGenerationMismatch, Generation: svc.Generation, Operation: svc.Operation.ID,
+			Detail: fmt.Sprintf("%s is at generation %d, the request expected %d", svc.Name, svc.Generation, *g)}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), answerLimit)
+	defer cancel()
+	op, err := s.Deployments.Abort(ctx, svc.Name, c.by+" "+requestID(req))
+	var rejection *probation.Rejection
+	if errors.As(err, &rejection) && rejection.Code == probation.CodeInvalid {
+		// It ended between the look and the lock. What the caller wanted to give up decides, not what could be next.
+		if op, err = s.Records.Operation(svc.Operation.ID); err == nil {
+			return c.show(http.StatusOK, wireOperation(op))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	out := wireOperation(op)
+	out.Aborts = true
+	return c.show(http.StatusAccepted, out)
+}
+
+// ended returns the operation that a rollback names if there is nothing left to give up.
+func (s *Server) ended(service, id string) (*api.Operation, error) {
+	if of, _, ok := probation.ParseOperationID(id); !ok || of != service {
+		return nil, invalid(fmt.Sprintf("operation %.80q is not one of %s", id, service))
+	}
+	op, err := s.Records.Operation(id)
+	if err != nil {
+		return nil, err
+	}
+	if !op.Phase.Terminal() {
+		return nil, nil
+	}
+	out := wireOperation(op)
+	return &out, nil
+}
+
+// replayed finds the operation that an earlier rollback with the same key made or gave up.
+func (s *Server) replayed(service string, req probation.Request) (api.Operation, bool, error) {
+	ops, err := s.Records.Operations(service, 0, looked)
+	if err != nil {
+		return api.Operation{}, false, err
+	}
+	for _, op := range ops {
+		if op.Key == req.Key && op.Body != req.Body {
+			return api.Operation{}, false, &probation.Rejection{Code: probation.CodeIdempotency, Operation: op.ID, Generation: ops[0].Generation,
+				Detail: fmt.Sprintf("this Idempotency-Key was used for %s with another request; use a new key", op.ID)}
+		}
+		by, aborted := s.Records.Aborted(op.ID)
+		aborted = aborted && strings.HasSuffix(by, requestID(req))
+		if op.Key == req.Key || aborted {
+			out := wireOperation(op)
+			out.Aborts = aborted
+			return out, true, nil
+		}
+	}
+	return api.Operation{}, false, nil
+}
+
+// requestID tells one request from another without repeating its key.
+func requestID(req probation.Request) string {
+	sum := sha256.Sum256([]byte(req.Key + "\n" + req.Body))
+	return "(request " + hex.EncodeToString(sum[:4]) + ")"
+}
+
+// shape refuses a write that is not well formed, before anything is looked at, and a service that does not exist.
+func (s *Server) shape(c *call, service string, body any) (key string, err error) {
+	if t, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		return "", refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "send Content-Type: application/json")
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c, c.r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return "", refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body is larger than %d bytes", maxBody))
+	case err != nil:
+		return "", invalid("the body did not arrive in full")
+	}
+	if err := decode(data, body); err != nil {
+		return "", err
+	}
+	if err := s.known(service); err != nil {
+		return "", err
+	}
+	return idempotencyKey(c.r.Header)
+}
+
+// decode takes one JSON object with known fields and nothing after it.
+func decode(data []byte, into any) error {
+	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		return invalid("the body is not a JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return invalid("the body: " + strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return invalid("the body: something follows the JSON object")
+	}
+	return nil
+}
+
+func idempotencyKey(h http.Header) (string, error) {
+	keys := h.Values("Idempotency-Key")
+	if len(keys) != 1 {
+		return "", invalid("send one Idempotency-Key header, new for each request and the same when it is repeated")
+	}
+	if len(keys[0]) < 1 || len(keys[0]) > maxKey {
+		return "", invalid(fmt.Sprintf("Idempotency-Key: want 1 to %d characters, have %d", maxKey, len(keys[0])))
+	}
+	for _, b := range []byte(keys[0]) {
+		if b <= ' ' || b > '~' {
+			return "", invalid("Idempotency-Key: only visible ASCII characters, without blanks")
+		}
+	}
+	return keys[0], nil
+}
+
+// meaning is what tells a repeated request from another one under the same key. The order of its fields is part of the
+// hash that is on record.
+type meaning struct {
+	Kind          string `json:"kind"`
+	Service       string `json:"service"`
+	Digest        string `json:"digest"`
+	Generation    *int   `json:"expected_generation"`
+	Retry         bool   `json:"retry"`
+	ProgramChange bool   `json:"program_change"`
+	Operation     string `json:"operation"`
+}
+
+func (m meaning) hash() string {
+	data, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings, numbers and booleans
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
