@@ -3,6 +3,7 @@ package quadlet
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ func CheckProbe(e probation.Enrollment, g Generated) error {
 	if address == "" || e.Hold != "" {
 		return nil
 	}
-	_, text, err := net.SplitHostPort(address)
+	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return Problem{Key: "ready", What: err.Error(), Fix: "write host:port"}
 	}
@@ -36,7 +37,7 @@ func CheckProbe(e probation.Enrollment, g Generated) error {
 	if err != nil {
 		return Problem{Key: g.Unit, What: "runs " + err.Error(), Fix: "look at systemctl --user cat " + g.Unit}
 	}
-	if run.holds(port) {
+	if run.holds(host, port) {
 		return nil
 	}
 	return Problem{File: g.SourcePath, Key: "[Container] PublishPort",
@@ -45,33 +46,62 @@ func CheckProbe(e probation.Enrollment, g Generated) error {
 }
 
 // holds reports whether a port of the host leads into the container, as far as its command line tells.
-func (r podmanRun) holds(port int) bool {
+func (r podmanRun) holds(host string, port int) bool {
 	if len(r.all("publish-all")) > 0 || len(r.all("pod")) > 0 || len(r.all("pod-id-file")) > 0 {
 		return true // Podman chooses the port, or the pod publishes it
 	}
-	if slices.Contains(r.all("network"), "host") {
+	if slices.ContainsFunc(r.all("network"), sharesPorts) {
 		return true
 	}
-	return slices.ContainsFunc(r.all("publish"), func(p string) bool { return publishes(p, port) })
+	return slices.ContainsFunc(r.all("publish"), func(p string) bool { return publishes(p, host, port) })
 }
 
-// publishes reads [[ip:]hostPort:]containerPort[/protocol], where a port may be a range.
-func publishes(spec string, port int) bool {
+// sharesPorts says of a network that ports reach the container through it without being published by the unit.
+func sharesPorts(network string) bool {
+	switch mode, options, _ := strings.Cut(network, ":"); mode {
+	case "host", "container", "ns":
+		return true
+	case "pasta", "slirp4netns":
+		return options != "" // which may forward ports by themselves
+	}
+	return false
+}
+
+// publishes reads [[ip:]hostPort:]containerPort[/protocol], where a port may be a range, and the address of IPv6 stands
+// in brackets.
+func publishes(spec, host string, port int) bool {
 	spec, protocol, _ := strings.Cut(spec, "/")
 	if protocol != "" && protocol != "tcp" {
 		return false
 	}
-	parts := strings.Split(spec, ":")
-	if len(parts) < 2 {
+	colon := strings.LastIndexByte(spec, ':')
+	if colon < 0 {
 		return false // a host port that Podman chooses
 	}
-	first, last, isRange := strings.Cut(parts[len(parts)-2], "-")
+	address, ports := "", spec[:colon]
+	if colon = strings.LastIndexByte(ports, ':'); colon >= 0 {
+		address, ports = ports[:colon], ports[colon+1:]
+	}
+	first, last, isRange := strings.Cut(ports, "-")
 	if !isRange {
 		last = first
 	}
 	low, errLow := strconv.Atoi(first)
 	high, errHigh := strconv.Atoi(last)
-	return errLow == nil && errHigh == nil && low <= port && port <= high
+	return errLow == nil && errHigh == nil && low <= port && port <= high && reaches(strings.Trim(address, "[]"), host)
+}
+
+// reaches compares the address at which a port is published with the host of a probe. A name could stand for any.
+func reaches(address, host string) bool {
+	at, err := netip.ParseAddr(address)
+	if err != nil || at.IsUnspecified() {
+		return true
+	}
+	if host == "localhost" {
+		return at.IsLoopback()
+	}
+	asked, err := netip.ParseAddr(host)
+	return err != nil || asked == at
 }
 
 // HasHealthcheck says whether a unit's command line gives the container a health check; decided is false when it leaves
