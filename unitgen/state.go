@@ -43,7 +43,9 @@ type State struct {
 	TimeoutStopUSec               uint64
 	ActiveEnterTimestampMonotonic uint64 // µs of CLOCK_MONOTONIC
 
-	NextElapse time.Time // of a calendar timer; zero if it will not fire
+	// NextElapse is when a calendar timer fires; zero if it will not. A timer that has fired stays active while what it
+	// started runs, with SubState running instead of waiting.
+	NextElapse time.Time
 }
 
 // Condition is one Condition…= of a unit, as last tested.

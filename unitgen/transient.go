@@ -28,8 +28,8 @@ type Program struct {
 }
 
 const (
-	// ActSilence is how long an act may go without a sign of life before systemd kills it and starts it again.
-	ActSilence = time.Minute
+	// ActRuntime is how long an act may go without a sign of life before systemd kills it and starts it again.
+	ActRuntime = time.Minute
 	// stopTimeout is how long a check or an act may take to stop; systemd's own default is 90 s.
 	stopTimeout = 5 * time.Second
 	// accuracy of the timers; systemd's own default is a minute.
@@ -41,7 +41,7 @@ const (
 // anew at every daemon-reload.
 func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
 	name := TimerName(kind, op, n)
-	says := limit(kind, op)
+	says := bounds(kind, op)
 	return Unit{
 		Name: name,
 		Properties: []sd.Property{
@@ -53,11 +53,11 @@ func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
 			property("RemainAfterElapse", false),
 			collect,
 		},
-		Aux: []Unit{act(serviceOf(name), says, op, ActSilence, p)},
+		Aux: []Unit{act(serviceOf(name), says, op, ActRuntime, p)},
 	}
 }
 
-func limit(kind Kind, op string) string {
+func bounds(kind Kind, op string) string {
 	switch kind {
 	case Prepare:
 		return "toad: " + op + " fails here if it is not prepared"
@@ -86,23 +86,24 @@ func Check(op string, n int, timeout time.Duration, p Program) Unit {
 			property("OnFailure", []string{next}),
 			afterBus, collect,
 		}, p.runs("check", "--number", strconv.Itoa(max(n, 1)), op)...),
-		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, ActSilence, p)},
+		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, ActRuntime, p)},
 	}
 }
 
-// Act is a run of toad act for what an operation owes. A run that is silent (ActSilence if 0) for longer is killed and
-// made again. Most are done long before; one that takes longer sends WATCHDOG=1 as it gets on.
+// Act is a run of toad act for what an operation owes. A run that is still there after limit (ActRuntime if 0), counted
+// from its start or from its last WATCHDOG=1, is killed and made again. Most are done long before; one that moves image
+// bytes sends WATCHDOG=1 as it gets on.
 //
 // The bound is a watchdog because a RuntimeMaxUSec that was extended by EXTEND_TIMEOUT_USEC is back to what it was
 // after anybody's daemon-reload, which then kills the act on the spot.
-func Act(op string, nanos int64, silent time.Duration, p Program) Unit {
-	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, silent, p)
+func Act(op string, nanos int64, limit time.Duration, p Program) Unit {
+	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, limit, p)
 }
 
 // act is the same service whoever starts it: a request, a timer or the end of a check.
-func act(name, says, op string, silent time.Duration, p Program) Unit {
-	if silent <= 0 {
-		silent = ActSilence
+func act(name, says, op string, limit time.Duration, p Program) Unit {
+	if limit <= 0 {
+		limit = ActRuntime
 	}
 	return Unit{
 		Name: name,
@@ -115,7 +116,7 @@ func act(name, says, op string, silent time.Duration, p Program) Unit {
 			property("RestartSteps", uint32(5)), // 1 s, 2, 4, 8, 15, 30 s
 			property("RestartMaxDelayUSec", usec(30*time.Second)),
 			property("StartLimitIntervalUSec", usec(0)),
-			property("WatchdogUSec", usec(silent)),
+			property("WatchdogUSec", usec(limit)),
 			property("WatchdogSignal", int32(syscall.SIGKILL)), // its SIGABRT would make core dumps
 			property("TimeoutStopUSec", usec(stopTimeout)),
 			afterBus, collect,

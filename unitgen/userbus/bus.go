@@ -14,18 +14,16 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"toad/unitgen"
 )
 
-// What a caller may have to tell apart.
+// The errors of unitgen, which calls return wrapped.
 var (
-	// ErrNoBus says that the user manager cannot be reached: try later, or do as the message says.
-	ErrNoBus = errors.New("the user manager is not reachable")
-	// ErrExists says that a unit of this name is loaded already, or has left a file behind.
-	ErrExists = errors.New("unit exists")
-	// ErrNoUnit says that there is no such unit to start or to stop.
-	ErrNoUnit = errors.New("no such unit")
-	// ErrDestructive says that a job that must not be replaced is in the way, as at shutdown: later, not failed.
-	ErrDestructive = errors.New("another job is in the way")
+	ErrNoBus       = unitgen.ErrNoBus
+	ErrExists      = unitgen.ErrExists
+	ErrNoUnit      = unitgen.ErrNoUnit
+	ErrDestructive = unitgen.ErrDestructive
 )
 
 const (

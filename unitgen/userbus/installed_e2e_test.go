@@ -128,6 +128,7 @@ func TestHeldUnitsAreNamed(t *testing.T) {
 	}
 	must(t, b.Start(t.Context(), "toad-held.service"))
 	eventually(t, "it names web", func() bool { return strings.Contains(said("emerg"), "toad: web.container is held down") })
+	eventually(t, "it is done", func() bool { return state(t, b, "toad-held.service").ActiveState == "inactive" })
 
 	must(t, b.SetEnvironment(t.Context(), "TOAD_ADMITTED_web_g7=1"))
 	t.Cleanup(func() { _ = b.UnsetEnvironment(context.Background(), "TOAD_ADMITTED_web_g7") })

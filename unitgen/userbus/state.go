@@ -16,12 +16,24 @@ import (
 
 // State reads a unit, loading it if need be. A unit that does not exist is a State with LoadState "not-found".
 func (b *Bus) State(ctx context.Context, name string) (unitgen.State, error) {
-	all := map[string]dbus.Variant{}
-	// The empty interface asks for those of all interfaces at once; asking for the object loads the unit.
-	if err := b.call(ctx, unitPath(name), propsIface+".GetAll", []any{""}, &all); err != nil {
+	ctx, cancel := bounded(ctx, callTimeout)
+	defer cancel()
+	conn, err := b.connection(ctx)
+	if err != nil {
 		return unitgen.State{}, fmt.Errorf("read %s: %w", name, err)
 	}
-	return decode(all), nil
+	s, err := read(ctx, conn, unitPath(name))
+	if err != nil {
+		return unitgen.State{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return s, nil
+}
+
+func read(ctx context.Context, conn *dbus.Conn, unit dbus.ObjectPath) (unitgen.State, error) {
+	all := map[string]dbus.Variant{}
+	// The empty interface asks for those of all interfaces at once; asking for the object loads the unit.
+	err := call(ctx, conn, unit, propsIface+".GetAll", []any{""}, &all)
+	return decode(all), err
 }
 
 // List reads the loaded units that match one of the globs: name, LoadState, ActiveState, SubState and job only.

@@ -16,7 +16,8 @@ import (
 const maxText = 64 << 10
 
 // Create makes a transient unit with its aux units and starts it. It returns when the manager took it, not when
-// its job is done; a missing binary is no error here. ErrExists if one of the names is taken.
+// its job is done: for an instant the unit is inactive with a Job, and a missing binary is no error here. ErrExists if
+// one of the names is taken.
 func (b *Bus) Create(ctx context.Context, u unitgen.Unit) error {
 	aux := []sd.PropertyCollection{}
 	size := textSize(u.Properties)

@@ -32,8 +32,11 @@ func TestTimerIsListedFiresOnceAndLeavesNothing(t *testing.T) {
 	u := unitgen.Timer(unitgen.Probation, op(t), 1, at, p)
 	must(t, b.Create(t.Context(), u))
 
-	s := state(t, b, u.Name)
-	if !s.Exists() || !s.Up() || !s.NextElapse.Equal(at) {
+	if s := state(t, b, u.Name); !s.Exists() || s.SubState != "waiting" && s.Job == 0 {
+		t.Errorf("neither waiting nor about to: %+v", s)
+	}
+	eventually(t, "its job is done", func() bool { return state(t, b, u.Name).Job == 0 })
+	if s := state(t, b, u.Name); s.SubState != "waiting" || !s.NextElapse.Equal(at) {
 		t.Errorf("want %s to elapse at %v, have %+v", u.Name, at, s)
 	}
 	listed := run(t, "systemctl", "--user", "list-timers", "--no-pager", "--full")
@@ -42,9 +45,9 @@ func TestTimerIsListedFiresOnceAndLeavesNothing(t *testing.T) {
 	}
 	must(t, b.Reload(t.Context()))
 	eventually(t, "it fires", func() bool { return log(t, p) != "" })
-	// A timer that has fired may still be loaded; that it will not fire again is what tells.
-	if s := state(t, b, u.Name); !s.NextElapse.IsZero() {
-		t.Errorf("it would fire again: %+v", s)
+	// While its act runs, a timer that has fired is loaded and active as ever; these two tell it from one that holds.
+	if s := state(t, b, u.Name); s.SubState != "running" || !s.NextElapse.IsZero() {
+		t.Errorf("a fired timer looks like one that waits: %+v", s)
 	}
 	eventually(t, "timer and service vanish", func() bool { return gone(t, b, u.Name, u.Aux[0].Name) })
 	runs := strings.Fields(log(t, p))
@@ -161,9 +164,9 @@ func TestLongActLivesOnSignsOfLifeAcrossReloads(t *testing.T) {
 	must(t, err)
 	p := script(t, "")
 	p.Exe, p.Env["USERBUS_E2E_LONG"] = exe, p.Env["DIR"]
-	u := unitgen.Act(op(t), time.Now().UnixNano(), time.Second, p)
+	u := unitgen.Act(op(t), time.Now().UnixNano(), 2*time.Second, p)
 	must(t, b.Create(t.Context(), u))
-	eventually(t, "it has run for longer than a second", func() bool { return log(t, p) == "step 4\n" })
+	eventually(t, "it has run for longer than its limit", func() bool { return log(t, p) == "step 5\n" })
 	must(t, b.Reload(t.Context()))
 	run(t, "systemctl", "--user", "daemon-reexec")
 	eventually(t, "it is back", func() bool { return b.Ping(t.Context()) == nil })
@@ -209,7 +212,7 @@ SourcePath=/home/toad/web.container
 Requires=app.slice
 [Service]
 Type=oneshot
-ExecStart=/bin/sleep 1 repo@sha256:0
+ExecStart=/bin/sh -c "sleep 1" repo@sha256:0
 TimeoutStopSec=7s
 `), 0o600))
 	must(t, os.WriteFile(dropIn, []byte(`[Unit]
@@ -239,7 +242,7 @@ ExecCondition=/usr/bin/test -n ${TOAD_ADMITTED_e2e}
 		{"/home/toad/web.container", have.SourcePath},
 		{file, have.FragmentPath},
 		{[]string{dropIn}, have.DropInPaths},
-		{[][]string{{"/bin/sleep", "1", "repo@sha256:0"}}, have.ExecStart},
+		{[][]string{{"/bin/sh", "-c", "sleep 1", "repo@sha256:0"}}, have.ExecStart},
 		{[][]string{{"/usr/bin/test", "-n", "${TOAD_ADMITTED_e2e}"}}, have.ExecCondition},
 		{[]unitgen.Condition{{Type: "ConditionEnvironment", Param: "TOAD_ADMITTED_e2e=1", State: 1}}, have.Conditions},
 		{[]string{"toad-alert@pinned-e2e.service"}, have.OnFailure},
@@ -250,7 +253,7 @@ ExecCondition=/usr/bin/test -n ${TOAD_ADMITTED_e2e}
 			t.Errorf("want %v have %v", c.want, c.have)
 		}
 	}
-	must(t, b.Stop(t.Context(), "pinned-e2e.service"))
+	eventually(t, "it is done", func() bool { return gone(t, b, "pinned-e2e.service") })
 }
 
 func TestMissingUnitsAreNotFound(t *testing.T) {

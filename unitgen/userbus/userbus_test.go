@@ -18,31 +18,53 @@ import (
 
 func TestReadersThatLagMissNoJobAndLookOnce(t *testing.T) {
 	var q queue
-	for _, c := range []Change{
-		{Kind: Changed, Unit: "a"},
-		{Kind: JobNew, Unit: "a", Job: 1, JobType: "stop"},
-		{Kind: Changed, Unit: "a"},
-		{Kind: Changed, Unit: "b"},
-		{Kind: JobNew, Unit: "a", Job: 1, JobType: "stop"},
-		{Kind: Lost},
-		{Kind: Lost},
+	for _, c := range []unitgen.Change{
+		{Kind: unitgen.Changed, Unit: "a"},
+		{Kind: unitgen.JobNew, Unit: "a", Job: 1, JobType: "stop"},
+		{Kind: unitgen.Changed, Unit: "a"},
+		{Kind: unitgen.Changed, Unit: "b"},
+		{Kind: unitgen.JobNew, Unit: "a", Job: 1, JobType: "stop"},
+		{Kind: unitgen.Lost},
+		{Kind: unitgen.Lost},
 	} {
 		q.push(c)
 	}
-	want := []Change{
-		{Kind: Changed, Unit: "a"},
-		{Kind: JobNew, Unit: "a", Job: 1, JobType: "stop"},
-		{Kind: Changed, Unit: "b"},
-		{Kind: JobNew, Unit: "a", Job: 1, JobType: "stop"},
-		{Kind: Lost},
+	want := []unitgen.Change{
+		{Kind: unitgen.Changed, Unit: "a"},
+		{Kind: unitgen.JobNew, Unit: "a", Job: 1, JobType: "stop"},
+		{Kind: unitgen.Changed, Unit: "b"},
+		{Kind: unitgen.JobNew, Unit: "a", Job: 1, JobType: "stop"},
+		{Kind: unitgen.Lost},
 	}
 	if !reflect.DeepEqual(want, q.list) {
 		t.Errorf("want %v\nhave %v", want, q.list)
 	}
 	q.pop()
-	q.push(Change{Kind: Changed, Unit: "a"})
+	q.push(unitgen.Change{Kind: unitgen.Changed, Unit: "a"})
 	if want, have := 5, len(q.list); want != have {
 		t.Errorf("a change after the reader took the last one: want %d waiting, have %d", want, have)
+	}
+}
+
+func TestStopsAreConcludedFromTheUnitAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		before glimpse
+		now    unitgen.State
+		want   bool
+	}{
+		"stopped":                   {glimpse{"active", "1"}, unitgen.State{ActiveState: "inactive", InvocationID: "1"}, true},
+		"stopped, ended by 143":     {glimpse{"active", "1"}, unitgen.State{ActiveState: "failed", InvocationID: "1"}, true},
+		"stopped and unloaded":      {glimpse{"active", "1"}, unitgen.State{ActiveState: "inactive"}, true},
+		"stopped in auto-restart":   {glimpse{"activating", "1"}, unitgen.State{ActiveState: "inactive", InvocationID: "1"}, true},
+		"restarted":                 {glimpse{"active", "1"}, unitgen.State{ActiveState: "active", InvocationID: "2"}, false},
+		"restarted and crashed":     {glimpse{"active", "1"}, unitgen.State{ActiveState: "failed", InvocationID: "2"}, false},
+		"started but skipped":       {glimpse{"inactive", "1"}, unitgen.State{ActiveState: "inactive", InvocationID: "1"}, false},
+		"crashed before the job":    {glimpse{"failed", "1"}, unitgen.State{ActiveState: "failed", InvocationID: "1"}, false},
+		"nothing known of the unit": {glimpse{}, unitgen.State{ActiveState: "inactive"}, false},
+	} {
+		if have := stopped(c.before, c.now); have != c.want {
+			t.Errorf("%s: want %v have %v", name, c.want, have)
+		}
 	}
 }
 
