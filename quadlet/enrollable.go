@@ -20,17 +20,18 @@ func CheckEnrollable(src Source, g Generated, image string) error {
 	found = append(found, checkTwins(src)...)
 	found = append(found, checkImageLine(src, image)...)
 	if g.LoadState != "loaded" {
-		p := Problem{File: src.Path, What: fmt.Sprintf("has no unit: %s is %s", g.Unit, g.LoadState), Fix: dryRun}
-		if g.NeedDaemonReload || g.LoadState == "not-found" {
-			p.Fix = "systemctl --user daemon-reload, and if that does not help " + dryRun
-		}
-		return append(found, p)
+		return append(found, Problem{File: src.Path, What: fmt.Sprintf("has no unit: %s is %s", g.Unit, g.LoadState),
+			Fix: "systemctl --user daemon-reload, and if that does not help " + dryRun})
 	}
-	found = append(found, checkLoaded(src, g)...)
-	if len(found) == 0 {
-		found = checkCommand(src, g, image)
+	loaded := checkLoaded(src, g)
+	if len(found)+len(loaded) == 0 {
+		loaded = checkCommand(src, g, image)
 	}
-	return found.err()
+	if len(loaded) > 0 && g.NeedDaemonReload {
+		// Not a fault by itself: a deployment reloads. But what is loaded may be wrong in what the files have right.
+		loaded = append(loaded, Problem{File: src.Path, What: "is not what is loaded: something has changed since", Fix: "systemctl --user daemon-reload, and try again"})
+	}
+	return append(found, loaded...).err()
 }
 
 func checkTwins(src Source) Problems {
@@ -43,15 +44,12 @@ func checkTwins(src Source) Problems {
 
 func checkLoaded(src Source, g Generated) Problems {
 	var found Problems
-	switch {
-	case g.SourcePath == "":
+	if g.SourcePath == "" {
 		found = append(found, Problem{File: g.FragmentPath, Key: g.Unit, What: "is not made from a Quadlet file: this file takes its place",
 			Fix: "remove it and reload"})
-	case filepath.Clean(g.SourcePath) != filepath.Clean(src.Path):
+	} else if filepath.Clean(g.SourcePath) != filepath.Clean(src.Path) {
 		found = append(found, Problem{File: src.Path, Key: g.Unit, What: "is made from another file, " + g.SourcePath,
 			Fix: "rename or remove one of the two and reload"})
-	case g.NeedDaemonReload:
-		found = append(found, Problem{File: src.Path, What: "has changed since it was loaded", Fix: "systemctl --user daemon-reload"})
 	}
 	if !g.DefaultDependencies {
 		p := Problem{File: src.Path, Key: "[Unit] DefaultDependencies", What: "is off: the unit could start before toad has decided what it may run",
@@ -158,8 +156,8 @@ func checkCommand(src Source, g Generated, image string) Problems {
 		blame.What = "runs " + err.Error() + ": toad pins units that run one container"
 		return Problems{blame}
 	}
-	if imageID.MatchString(run.image) {
-		return nil // toad's own pin of a release that came back from its archive
+	if filepath.Base(written.File) == pinName && run.image == written.Value {
+		return nil // toad's own doing, of an earlier enrollment perhaps
 	}
 	repo, _, _, err := Repository(run.image)
 	switch {

@@ -43,3 +43,21 @@ func TestAProbeMustPointAtAPortOfTheUnit(t *testing.T) {
 		}
 	}
 }
+
+func TestAHealthcheckIsOnTheCommandLineOrLeftToTheImage(t *testing.T) {
+	for _, c := range []struct {
+		args         []string
+		has, decided bool
+	}{
+		{[]string{"--health-cmd", "/app health"}, true, true},
+		{[]string{"--health-cmd", "none"}, false, true},
+		{[]string{"--no-healthcheck"}, false, true},
+		{nil, false, false},
+	} {
+		argv := append(append([]string{"podman", "run"}, c.args...), "127.0.0.1:5000/app:v1", "--health-cmd", "of the command")
+		has, decided := HasHealthcheck(Generated{ExecStart: [][]string{argv}})
+		if has != c.has || decided != c.decided {
+			t.Errorf("%q: want %v, %v, have %v, %v", c.args, c.has, c.decided, has, decided)
+		}
+	}
+}

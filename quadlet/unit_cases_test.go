@@ -239,6 +239,32 @@ func TestVerifyMissesNothingThatAPinSays(t *testing.T) {
 	}
 }
 
+// An enrollment may move to another repository while toad's pin of the old one is in force.
+func TestAPinOfAnOlderEnrollmentIsNoObstacle(t *testing.T) {
+	root := t.TempDir()
+	cases := unitCases(t)
+	c := cases[slices.IndexFunc(cases, func(c unitCase) bool { return c.name == "plain" })]
+	dirs, g := c.lay(t, root), *c.loaded(t, root).Pinned
+	path := filepath.Join(dirs.Config, "web.container")
+	must(t, os.WriteFile(path, []byte("[Container]\nImage=r.example.org/new:1\n"), 0o644), dirs.Pins().Write("web.container", c.pin().Text()))
+	check := func() error {
+		src, err := Find(dirs, "web.container")
+		must(t, err)
+		return CheckEnrollable(src, g, "r.example.org/new")
+	}
+	if err := check(); err != nil {
+		t.Errorf("pinned: have %v", err)
+	}
+	must(t, dirs.Pins().Remove("web.container"))
+	checkText(t, "unpinned, and not yet reloaded", root, []string{"web.service: runs an image of 127.0.0.1:5000/app, but r.example.org/new is enrolled"}, check())
+	shadow := g
+	shadow.SourcePath = "/run/user/1000/containers/systemd/web.container"
+	checkText(t, "made from a file that is gone", root, []string{"web.service: is made from another file, /run/user/1000/"},
+		CheckEnrollable(Source{Path: path, settings: settings{{Section: "Container", Key: "Image", Value: "r.example.org/new:1"}}}, shadow, "r.example.org/new"))
+	g.NeedDaemonReload = true
+	checkText(t, "and the manager says so", root, []string{"runs an image of", "something has changed since; systemctl --user daemon-reload"}, check())
+}
+
 func swap(argv []string, old, new string) {
 	argv[slices.Index(argv, old)] = new
 }
