@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/peterbourgon/ff/v3/ffcli"
+
+	"toad/httpd/api"
+	"toad/probation"
+)
+
+// deployment is what the command line asks for.
+type deployment struct {
+	g          *globals
+	service    string
+	digest     string
+	repository string // empty if only a digest was given
+
+	generation int // -1: the one the service is at now
+	retry      bool
+	detach     bool
+	key        string
+}
+
+func deployCmd(g *globals) *ffcli.Command {
+	d := &deployment{g: g}
+	fs := flag.NewFlagSet("toad deploy", flag.ContinueOnError)
+	fs.IntVar(&d.generation, "expect-generation", -1, "refuse unless the service is at generation `N`; default: the one it is at now")
+	fs.BoolVar(&d.retry, "retry", false, "try a release again that failed here")
+	fs.BoolVar(&d.detach, "detach", false, "do not follow; exit as soon as it is accepted")
+	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and retry")
+	return &ffcli.Command{
+		Name: "deploy", ShortUsage: "toad deploy [flags] SERVICE DIGEST", FlagSet: fs,
+		ShortHelp: "put a release into force, or the previous one back",
+		LongHelp: "Puts the image with this digest (or REPOSITORY@DIGEST) into force if it holds\n" +
+			"through its probation, and the previous release back if it does not. Follows to\n" +
+			"the end. If this digest is being deployed already, that is followed.\n\n" +
+			"Ctrl-C ends the following, not the deployment; the outcome is then not known,\n" +
+			"and the exit code is 75.\n\n" +
+			"Exit: 0 promoted, 1 failed and nothing changed, 3 rolled back or withdrawn,\n" +
+			"4 the rollback failed, 5 not accepted, 75 try again later.\n\n" +
+			"Example: toad deploy web sha256:4f1c… --expect-generation 6",
+		Exec: func(ctx context.Context, args []string) error {
+			if len(args) != 2 {
+				return hint(usagef("deploy takes a service and a digest, have %d arguments", len(args)), "toad deploy web sha256:<64 hex digits>")
+			}
+			d.service = args[0]
+			var err error
+			if d.repository, d.digest, err = parseImage(args[1]); err != nil {
+				return err
+			}
+			return d.run(ctx)
+		},
+	}
+}
+
+var meantAsDigest = regexp.MustCompile(`(?i)^(sha(256|384|512):|[0-9a-f]{64}$)`)
+
+// parseImage takes a digest, or a repository with one.
+func parseImage(arg string) (repository, digest string, err error) {
+	repository, digest, found := strings.Cut(arg, "@")
+	if !found && meantAsDigest.MatchString(arg) {
+		repository, digest, found = "", arg, true
+	}
+	if !found {
+		image := arg
+		if !strings.Contains(arg, "/") {
+			image = "REPOSITORY:" + arg
+		}
+		return "", "", hint(usagef("%.120q names no digest; a tag can move between two looks, so it is not deployed", arg),
+			"skopeo inspect --format '{{.Digest}}' docker://%s", image)
+	}
+	if err := probation.CheckDigest(digest); err != nil {
+		return "", "", usagef("%w", err)
+	}
+	return withoutTag(repository), digest, nil
+}
+
+// withoutTag drops the tag of repo:tag@digest: the digest decides, the tag is what somebody once called it.
+func withoutTag(repository string) string {
+	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
+		return repository[:i]
+	}
+	return repository
+}
+
+func (d *deployment) run(ctx context.Context) error {
+	if err := checkGeneration(d.generation); err != nil {
+		return err
+	}
+	c, err := d.g.client()
+	if err != nil {
+		return err
+	}
+	svc, err := c.Service(ctx, d.service)
+	if err != nil {
+		return reached(c, err)
+	}
+	if d.repository != "" && svc.Image != "" && d.repository != svc.Image {
+		return hint(usagef("%s is enrolled with the image %s, not %s", d.service, svc.Image, d.repository), "toad deploy %s %s", d.service, d.digest)
+	}
+	if op := svc.Operation; op != nil && !op.Ended() && op.Digest == d.digest && op.Kind == "deployment" {
+		d.g.say("%s deploys this digest already", op.ID)
+		return d.finish(ctx, c, *op)
+	}
+	op, replayed, err := c.Deploy(ctx, d.service, d.request(svc.Generation), d.idempotencyKey(svc.Generation))
+	if err != nil {
+		return reached(c, err)
+	}
+	if replayed && op.Phase == string(probation.Promoted) && svc.Promoted != nil && svc.Promoted.Generation == op.Generation {
+		return d.already(op)
+	}
+	if replayed {
+		d.g.say("%s is what this request led to before", op.ID)
+	}
+	return d.finish(ctx, c, op)
+}
+
+func (d *deployment) request(current int) api.DeployRequest {
+	g := d.expected(current)
+	return api.DeployRequest{Digest: d.digest, ExpectedGeneration: &g, Retry: d.retry}
+}
+
+// checkGeneration refuses a number that would be taken for none.
+func checkGeneration(n int) error {
+	if n < -1 {
+		return usagef("--expect-generation %d: there is no such generation", n)
+	}
+	return nil
+}
+
+func (d *deployment) expected(current int) int {
+	if d.generation >= 0 {
+		return d.generation
+	}
+	return current
+}
+
+// idempotencyKey is the same for the same wish, so that a command that was cut off can be given again. A wish at another
+// generation is another one.
+func (d *deployment) idempotencyKey(current int) string {
+	if d.key != "" {
+		return d.key
+	}
+	data, err := json.Marshal([]any{"deploy", d.service, d.digest, d.expected(current), d.retry})
+	if err != nil {
+		panic(err) // strings, a number and a boolean
+	}
+	sum := sha256.Sum256(data)
+	return "toad-" + hex.EncodeToString(sum[:16])
+}
+
+func (d *deployment) already(op api.Operation) error {
+	if d.g.JSON {
+		return printJSON(d.g.Stdout, op)
+	}
+	since := ""
+	if op.EndedAt != nil {
+		since = " since " + op.EndedAt.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	_, err := fmt.Fprintf(d.g.Stdout, "%s runs %s already (%s)%s; nothing was done.\n", d.service, clean(op.Digest), op.ID, since)
+	return err
+}
+
+// finish follows the operation, unless that is not wanted, and tells how it ended.
+func (d *deployment) finish(ctx context.Context, c *api.Client, op api.Operation) error {
+	if d.detach && !op.Ended() {
+		return d.g.detached(op)
+	}
+	op, err := d.g.follow(ctx, c, op)
+	if err != nil {
+		return err
+	}
+	return d.g.tell(ctx, c, op, func(api.Operation) bool { return false })
+}
+
+// detached is the last word of a command that does not follow.
+func (g *globals) detached(op api.Operation) error {
+	if g.JSON {
+		return printJSON(g.Stdout, op)
+	}
+	_, err := fmt.Fprintf(g.Stdout, "%s is under way (%s); to see how it ends: toad log %s --follow\n", op.ID, clean(op.Phase), op.ID)
+	return err
+}
+
+// say prints a line of progress, unless JSON was asked for.
+func (g *globals) say(format string, args ...any) {
+	if !g.JSON {
+		fmt.Fprintln(g.Stdout, clean(fmt.Sprintf(format, args...)))
+	}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"toad/httpd/api"
+	"toad/probation"
+)
+
+// follow tells what happens to an operation until it is decided. It returns the operation as it ended.
+func (g *globals) follow(ctx context.Context, c *api.Client, op api.Operation) (api.Operation, error) {
+	p := &progress{g: g, op: op, columns: width(g.Stdout)}
+	if g.JSON {
+		p.silent = true
+	}
+	stop := p.start()
+	err := c.Follow(ctx, op.ID, "", p.take)
+	stop()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return p.op, hint(exitError{exitAgain, fmt.Errorf("%s: no longer followed; it goes on without this command", op.ID)},
+			"toad log %s --follow, or toad status %s", op.Service, op.Service)
+	case errors.Is(err, api.ErrUnreachable):
+		return p.op, hint(fmt.Errorf("%s goes on, but its outcome is not known: %w", op.ID, err), "toad status %s", op.Service)
+	case err != nil:
+		return p.op, fmt.Errorf("follow %s: %w", op.ID, reached(c, err))
+	}
+	return p.op, nil
+}
+
+// progress prints an operation's log as it grows, and on a terminal a last line that is alive.
+type progress struct {
+	g       *globals
+	columns int  // 0: not a terminal, no live line
+	silent  bool // print nothing
+
+	mu    sync.Mutex
+	op    api.Operation
+	ready time.Time // since when, as the log tells; zero while not ready
+	drawn bool
+}
+
+// start draws the live line every second, so that its times go on between events.
+func (p *progress) start() (stop func()) {
+	if p.columns == 0 || p.silent {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var over sync.WaitGroup
+	over.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				p.mu.Lock()
+				p.draw()
+				p.mu.Unlock()
+			}
+		}
+	})
+	return func() {
+		close(done)
+		over.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.erase()
+	}
+}
+
+func (p *progress) take(ev api.Event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ev.Operation != nil {
+		p.op = *ev.Operation
+	}
+	if ev.Line != nil {
+		p.note(*ev.Line)
+	}
+	if p.silent {
+		return nil
+	}
+	p.erase()
+	if ev.Line != nil {
+		if _, err := fmt.Fprintln(p.g.Stdout, line(p.op.AcceptedAt, *ev.Line)); err != nil {
+			return err
+		}
+	}
+	if !ev.End {
+		p.draw()
+	}
+	return nil
+}
+
+func (p *progress) note(l api.Line) {
+	switch l.Event {
+	case "ready":
+		p.ready = l.At
+	case "pull", "audit", "step": // tell nothing about readiness
+	default:
+		p.ready = time.Time{}
+	}
+}
+
+func (p *progress) draw() {
+	if p.columns == 0 || p.silent {
+		return
+	}
+	p.erase()
+	fmt.Fprint(p.g.Stdout, fit(p.live(), p.columns-1)) // a full line would wrap, and could not be erased
+	p.drawn = true
+}
+
+func (p *progress) erase() {
+	if p.drawn {
+		fmt.Fprint(p.g.Stdout, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+// live says where the operation stands: phase, how much of the window is filled, how much time is left.
+func (p *progress) live() string {
+	now := p.g.now()
+	parts := []string{p.op.ID + " " + p.op.Phase, span(now.Sub(p.op.AcceptedAt))}
+	watched := p.op.Phase == string(probation.Probation) || p.op.Phase == string(probation.Restoring)
+	switch {
+	case watched && !p.ready.IsZero():
+		parts = append(parts, fmt.Sprintf("ready for %s of %s", span(now.Sub(p.ready)), p.op.Stable))
+	case watched:
+		parts = append(parts, "not ready")
+	}
+	if by := limit(p.op); by != nil {
+		parts = append(parts, span(by.Sub(now))+" left")
+	}
+	return clean(strings.Join(parts, ", "))
+}
+
+// limit is the instant by which something will have happened; nil while none is set.
+func limit(op api.Operation) *time.Time {
+	switch {
+	case op.Ended():
+		return nil
+	case op.RestoreBy != nil:
+		return op.RestoreBy
+	}
+	return op.Deadline
+}
+
+// line is one line of a log: time since acceptance, a mark for trouble, event, message.
+func line(accepted time.Time, l api.Line) string {
+	mark := " "
+	switch l.Level {
+	case "warn":
+		mark = "!"
+	case "error":
+		mark = "E"
+	}
+	return fmt.Sprintf("%8s %s %-11s %s", "+"+span(l.At.Sub(accepted)), mark, clean(l.Event), clean(l.Message))
+}
+
+// outcome is the last word on an operation that is decided: a sentence, and the exit code. svc is the service as it
+// stands after it.
+func outcome(op api.Operation, svc api.Service) (sentence string, code int) {
+	code = exitOf(probation.Phase(op.Phase), probation.Code(op.Code))
+	now := "nothing of toad's is in force"
+	if svc.Promoted != nil {
+		now = fmt.Sprintf("%s (generation %d) is in force", release(svc.Promoted), svc.Promoted.Generation)
+	}
+	tried := candidate(op)
+	switch probation.Phase(op.Phase) {
+	case probation.Promoted:
+		if svc.Promoted != nil && svc.Promoted.Generation != op.Generation {
+			return fmt.Sprintf("%s was promoted, but by now %s.", op.ID, now), code
+		}
+		why := "it was promoted"
+		if op.Stable != "" {
+			why = "it was ready for " + op.Stable + " without a break"
+		}
+		return fmt.Sprintf("%s runs %s (%s): %s.", op.Service, tried, op.ID, why), code
+	case probation.RolledBack:
+		return fmt.Sprintf("%s was rolled back, %s: %s.", op.ID, now, because(op)), code
+	case probation.Withdrawn:
+		return fmt.Sprintf("%s was withdrawn, %s is left stopped as it was before: %s.", op.ID, op.Service, because(op)), code
+	case probation.RollbackFailed:
+		return fmt.Sprintf("%s could not be rolled back, %s is in trouble: %s.", op.ID, op.Service, because(op)), code
+	case probation.Failed:
+		return fmt.Sprintf("%s failed before anything was changed, %s: %s.", op.ID, now, because(op)), code
+	}
+	return fmt.Sprintf("%s is in %s.", op.ID, op.Phase), code
+}
+
+func candidate(op api.Operation) string {
+	if op.Digest == "" {
+		return "the release before"
+	}
+	return op.Digest
+}
+
+func because(op api.Operation) string {
+	reason := strings.TrimSuffix(op.Reason, ".")
+	switch {
+	case reason != "" && op.Code != "":
+		return fmt.Sprintf("%s (%s)", reason, op.Code)
+	case reason != "":
+		return reason
+	case op.Code != "":
+		return op.Code
+	}
+	return "no reason is on record"
+}
+
+// after says what to do about an outcome that is not the one that was wanted.
+func after(op api.Operation) string {
+	switch probation.Phase(op.Phase) {
+	case probation.RollbackFailed:
+		return fmt.Sprintf("toad log %s; then toad rollback %s, or deploy with --retry", op.ID, op.Service)
+	case probation.Failed:
+		switch probation.Code(op.Code) {
+		case probation.CodePullUnavailable:
+			return "the registry was out of reach; try again later"
+		case probation.CodeAborted:
+			return ""
+		}
+	}
+	return "toad log " + op.ID
+}
+
+// tell ends a command that followed an operation: the sentence, or the JSON, and the exit code as an error. want is
+// asked whether the outcome is what the command is for; its exit code is then 0.
+func (g *globals) tell(ctx context.Context, c *api.Client, op api.Operation, wanted func(api.Operation) bool) error {
+	svc, err := c.Service(ctx, op.Service)
+	if err != nil {
+		svc = api.Service{Service: op.Service} // the operation tells enough
+		if op.Phase == string(probation.Promoted) {
+			svc.Promoted = &api.Release{Digest: op.Digest, Generation: op.Generation}
+		}
+	}
+	sentence, code := outcome(op, svc)
+	if wanted(op) {
+		code = 0
+	}
+	if g.JSON {
+		if err := printJSON(g.Stdout, op); err != nil {
+			return err
+		}
+	}
+	if code != 0 {
+		failed := error(exitError{code, errors.New(strings.TrimSuffix(sentence, "."))})
+		if h := after(op); h != "" {
+			return hint(failed, "%s", h)
+		}
+		return failed
+	}
+	if !g.JSON {
+		fmt.Fprintln(g.Stdout, clean(sentence))
+	}
+	return nil
+}
