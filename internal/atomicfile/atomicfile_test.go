@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -154,15 +155,28 @@ func TestWriteNamesWhatItCouldNotWrite(t *testing.T) {
 }
 
 func TestWriteFailsInAReadOnlyFolder(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may write into a read-only folder; the injected faults cover this")
-	}
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o500); err != nil {
+	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(filepath.Join(dir, "a"), nil, 0o600); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("want a permission error, have %v", err)
+	if os.Geteuid() == 0 { // who may write anywhere, so this thread looks at files as nobody
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		must(t, syscall.Setfsuid(65534))
+		defer func() { must(t, syscall.Setfsuid(0)) }()
+	}
+	path := filepath.Join(dir, "a")
+	for name, err := range map[string]error{"write": Write(path, nil, 0o600), "append": Append(path, nil, 0o600, false), "mkdir": MkdirAll(path, 0o700)} {
+		if !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: want a permission error, have %v", name, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
