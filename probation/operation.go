@@ -3,6 +3,7 @@ package probation
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,9 +11,10 @@ import (
 
 // Release is what a generation puts in force.
 type Release struct {
-	Digest     string    `json:"digest"`             // as it was asked for; may be empty for an adopted release
-	Manifest   string    `json:"manifest,omitempty"` // of this platform's manifest
-	Index      string    `json:"index,omitempty"`    // of the image index, where there is one
+	Digest string `json:"digest"` // as it was asked for; may be empty for an adopted release
+	// Digests are all that the image is known by: of the platform's manifest, and of the index it came by. Podman does
+	// not tell which is which. Empty while Podman cannot resolve it by a digest.
+	Digests    []string  `json:"digests,omitempty"`
 	ImageID    string    `json:"image_id,omitempty"` // 64 hex digits
 	Generation int       `json:"generation"`
 	PromotedAt time.Time `json:"promoted_at,omitzero"`
@@ -20,12 +22,12 @@ type Release struct {
 
 // Names reports whether a digest or image id is one of the names this release goes by.
 func (r Release) Names(id string) bool {
-	return id != "" && (id == r.Digest || id == r.Manifest || id == r.Index || id == r.ImageID)
+	return id != "" && (id == r.Digest || id == r.ImageID || slices.Contains(r.Digests, id))
 }
 
 // Same reports whether two releases are the same content under any of their names.
 func (r Release) Same(o Release) bool {
-	return r.Names(o.Digest) || r.Names(o.Manifest) || r.Names(o.Index) || r.Names(o.ImageID)
+	return r.Names(o.Digest) || r.Names(o.ImageID) || slices.ContainsFunc(o.Digests, r.Names)
 }
 
 // UnitBefore is what a restore must know of a unit: how it stood when the switch began.

@@ -32,10 +32,10 @@ func enrollment() probation.Enrollment {
 
 // inPhase is a service whose operation is in a phase, with what that phase must have.
 func inPhase(p probation.Phase) probation.Service {
-	promoted := probation.Release{Digest: digestA, Manifest: digestA, ImageID: idA, Generation: 6}
+	promoted := probation.Release{Digest: digestA, Digests: []string{digestA}, ImageID: idA, Generation: 6}
 	deadline := probation.NewDeadline(at(0), time.Minute)
 	op := probation.Operation{ID: "web-g7", Service: "web", Generation: 7, Phase: p, Enrollment: enrollment(),
-		Candidate: probation.Release{Digest: digestB, Manifest: digestB, ImageID: idB, Generation: 7},
+		Candidate: probation.Release{Digest: digestB, Digests: []string{digestB}, ImageID: idB, Generation: 7},
 		Previous:  &promoted, PrepareBy: deadline, AcceptedAt: start}
 	if p != probation.Accepted && p != probation.Preparing && p != probation.Failed {
 		op.Prepared, op.Deadline = true, &deadline
@@ -123,8 +123,8 @@ func TestEveryPhaseTakesEveryEventAsTheDesignSays(t *testing.T) {
 // event carries what the phase needs of it.
 func event(kind probation.Kind) probation.Event {
 	return probation.Event{Kind: kind, At: at(time.Second), Code: probation.CodeCandidateExited, Reason: "because",
-		Candidate: probation.Release{Digest: digestB, Manifest: digestB, ImageID: idB, Generation: 7},
-		InForce:   &probation.Release{Digest: digestA, Manifest: digestA, ImageID: idA, Generation: 6}}
+		Candidate: probation.Release{Digest: digestB, Digests: []string{digestB}, ImageID: idB, Generation: 7},
+		InForce:   &probation.Release{Digest: digestA, Digests: []string{digestA}, ImageID: idA, Generation: 6}}
 }
 
 func reload(t *testing.T, svc probation.Service) probation.Service {
@@ -222,7 +222,7 @@ func TestOnlyEvidenceRefuses(t *testing.T) {
 	ev := event(probation.Unfit)
 	ev.Evidence = &probation.Evidence{Unit: "web.service", Invocation: "new", ExitStatus: 2}
 	svc, _ = inPhase(probation.Probation).Apply(ev)
-	for _, name := range []probation.Release{{Digest: digestB}, {ImageID: idB}, {Manifest: digestB}, {Index: digestB}} {
+	for _, name := range []probation.Release{{Digest: digestB}, {ImageID: idB}, {Digests: []string{digestA, digestB}}} {
 		if svc.Refusal(name) == nil {
 			t.Errorf("not refused as %+v", name)
 		}

@@ -28,8 +28,9 @@ type Program struct {
 }
 
 const (
-	// ActRuntime is how long an act may go without a sign of life before systemd kills it and starts it again.
-	ActRuntime = time.Minute
+	// ActSilence is how long an act may go without a sign of life before systemd kills it and starts it again. A stopped
+	// one holds its service's lock that long, also against a deadline.
+	ActSilence = 20 * time.Second
 	// stopTimeout is how long a check or an act may take to stop; systemd's own default is 90 s.
 	stopTimeout = 5 * time.Second
 	// accuracy of the timers; systemd's own default is a minute.
@@ -53,7 +54,7 @@ func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
 			property("RemainAfterElapse", false),
 			collect,
 		},
-		Aux: []Unit{act(serviceOf(name), says, op, ActRuntime, p)},
+		Aux: []Unit{act(serviceOf(name), says, op, 0, p)},
 	}
 }
 
@@ -86,24 +87,23 @@ func Check(op string, n int, timeout time.Duration, p Program) Unit {
 			property("OnFailure", []string{next}),
 			afterBus, collect,
 		}, p.runs("check", "--number", strconv.Itoa(max(n, 1)), op)...),
-		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, ActRuntime, p)},
+		Aux: []Unit{act(next, "toad: takes the verdict on "+op, op, 0, p)},
 	}
 }
 
-// Act is a run of toad act for what an operation owes. A run that is still there after limit (ActRuntime if 0), counted
-// from its start or from its last WATCHDOG=1, is killed and made again. Most are done long before; one that moves image
-// bytes sends WATCHDOG=1 as it gets on.
+// Act is a run of toad act for what an operation owes. One that gives no sign of life for longer than silence (ActSilence
+// if 0) is killed and made again; it sends WATCHDOG=1 as long as it runs.
 //
 // The bound is a watchdog because a RuntimeMaxUSec that was extended by EXTEND_TIMEOUT_USEC is back to what it was
-// after anybody's daemon-reload, which then kills the act on the spot.
-func Act(op string, nanos int64, limit time.Duration, p Program) Unit {
-	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, limit, p)
+// after anybody's daemon-reload, which then kills the act on the spot; and a pull may take its time.
+func Act(op string, nanos int64, silence time.Duration, p Program) Unit {
+	return act(ActName(op, nanos), "toad: does what "+op+" owes", op, silence, p)
 }
 
 // act is the same service whoever starts it: a request, a timer or the end of a check.
-func act(name, says, op string, limit time.Duration, p Program) Unit {
-	if limit <= 0 {
-		limit = ActRuntime
+func act(name, says, op string, silence time.Duration, p Program) Unit {
+	if silence <= 0 {
+		silence = ActSilence
 	}
 	return Unit{
 		Name: name,
@@ -116,7 +116,7 @@ func act(name, says, op string, limit time.Duration, p Program) Unit {
 			property("RestartSteps", uint32(5)), // 1 s, 2, 4, 8, 15, 30 s
 			property("RestartMaxDelayUSec", usec(30*time.Second)),
 			property("StartLimitIntervalUSec", usec(0)),
-			property("WatchdogUSec", usec(limit)),
+			property("WatchdogUSec", usec(silence)),
 			property("WatchdogSignal", int32(syscall.SIGKILL)), // its SIGABRT would make core dumps
 			property("TimeoutStopUSec", usec(stopTimeout)),
 			afterBus, collect,

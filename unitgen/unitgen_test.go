@@ -45,7 +45,7 @@ func TestNoTimeoutIsEverUnlimited(t *testing.T) {
 	if want := "TimeoutStartUSec = @t 1000\n"; !strings.Contains(check, want) {
 		t.Errorf("want %s have\n%s", want, check)
 	}
-	if want := "WatchdogUSec = @t 60000000\n"; !strings.Contains(act, want) {
+	if want := "WatchdogUSec = @t 20000000\n"; !strings.Contains(act, want) {
 		t.Errorf("want %s have\n%s", want, act)
 	}
 }

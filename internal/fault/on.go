@@ -13,7 +13,8 @@ import (
 )
 
 // Point looks for <TOAD_STATE>/fault, which holds "<point> <n> <action>": at the n-th passing of that point the file is
-// removed and the action is taken once: "kill" ends the process as SIGKILL does, "error" fails the call.
+// removed and the action is taken once: "kill" ends the process as SIGKILL does, "hang" never returns, "error" fails the
+// call.
 func Point(name string) error {
 	path := filepath.Join(os.Getenv("TOAD_STATE"), "fault")
 	text, err := os.ReadFile(path)
@@ -33,6 +34,9 @@ func Point(name string) error {
 	if fields[2] == "kill" {
 		fmt.Fprintf(os.Stderr, "<2>fault: killed at %s\n", name)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	if fields[2] == "hang" {
 		select {}
 	}
 	return errors.New("injected fault at " + name)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"toad/internal/atomicfile"
@@ -90,6 +91,21 @@ func (s *Store) Log(id string, l Line) error {
 	}
 	// Progress is not worth an fsync; a transition is, and its record is synced anyway.
 	return atomicfile.Append(s.operationPath(id, ".log"), append(data, '\n'), 0o600, false)
+}
+
+// LastPhase is the phase of which an operation's log tells last; empty before the first.
+func (s *Store) LastPhase(id string) (probation.Phase, error) {
+	lines, _, err := s.ReadLog(id, 0)
+	if err != nil {
+		return "", err
+	}
+	for _, line := range slices.Backward(lines) {
+		var l Line
+		if json.Unmarshal(line, &l) == nil && slices.Contains(probation.Phases, probation.Phase(l.Event)) {
+			return probation.Phase(l.Event), nil
+		}
+	}
+	return "", nil
 }
 
 // ReadLog returns the whole lines of an operation's log from a byte offset on, and the offset after the last of them.

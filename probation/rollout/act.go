@@ -17,6 +17,9 @@ func (r *Rollout) Act(ctx context.Context, id string) error {
 		return fmt.Errorf("%q is not an operation's id", id)
 	}
 	waited := 0
+	if op, err := r.Records.Operation(id); err == nil {
+		r.tellCurrent(op)
+	}
 	for {
 		duty, op, err := r.turn(ctx, service, id, waited)
 		if err != nil {
@@ -127,6 +130,14 @@ func (r *Rollout) apply(svc probation.Service, ev probation.Event) (probation.Se
 		r.note(op, level(op.Phase), string(op.Phase), says(op, ev), map[string]string{"code": string(op.Code)})
 	}
 	return next, nil
+}
+
+// tellCurrent makes good the line of a transition whose act died between the save and the telling.
+func (r *Rollout) tellCurrent(op probation.Operation) {
+	last, err := r.Records.LastPhase(op.ID)
+	if err == nil && last != op.Phase {
+		r.note(op, level(op.Phase), string(op.Phase), says(op, r.event("", "carried on in "+string(op.Phase))), map[string]string{"code": string(op.Code)})
+	}
 }
 
 func level(p probation.Phase) string {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"toad/probation"
@@ -24,30 +25,28 @@ func limit(op probation.Operation) (unitgen.Kind, probation.Deadline) {
 }
 
 // loaded lists the operation's transient units that the manager has loaded.
-func (r *Rollout) loaded(ctx context.Context, op string) ([]string, error) {
+func (r *Rollout) loaded(ctx context.Context, op string) ([]unitgen.State, error) {
 	states, err := r.Units.List(ctx, unitgen.Patterns(op)...)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, s := range states {
-		if id, ok := unitgen.OperationOf(s.Name); ok && id == op {
-			names = append(names, s.Name)
-		}
-	}
-	return names, nil
+	return slices.DeleteFunc(states, func(s unitgen.State) bool {
+		id, ok := unitgen.OperationOf(s.Name)
+		return !ok || id != op
+	}), nil
 }
 
 // holdLimit makes sure that a timer holds the limit of the phase. The number in its name is saved before it is created,
 // so that a name is never used twice.
 func (r *Rollout) holdLimit(ctx context.Context, svc probation.Service) (probation.Service, error) {
 	kind, deadline := limit(*svc.Operation)
-	names, err := r.loaded(ctx, svc.Operation.ID)
+	states, err := r.loaded(ctx, svc.Operation.ID)
 	if err != nil {
 		return svc, err
 	}
-	for _, n := range names {
-		if strings.HasPrefix(n, "toad-"+string(kind)+"-") && strings.HasSuffix(n, ".timer") {
+	for _, s := range states {
+		ours := strings.HasPrefix(s.Name, "toad-"+string(kind)+"-") && strings.HasSuffix(s.Name, ".timer")
+		if ours && (s.SubState == "waiting" || s.Job != 0) { // one that has fired stays loaded while its act runs
 			return svc, nil
 		}
 	}
@@ -86,7 +85,7 @@ func (r *Rollout) checkLoaded(ctx context.Context, op probation.Operation) (bool
 	if err != nil {
 		return false, err
 	}
-	return state.Exists() && state.ActiveState == "activating", nil
+	return state.Exists() && (state.ActiveState == "activating" || state.Job != 0), nil
 }
 
 // startCheck makes the next check, its number saved first.

@@ -192,7 +192,7 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []un
 		if err != nil {
 			return nil, fmt.Errorf("look at the image that runs as %s: %w", s.Name, err)
 		}
-		rel := probation.Release{ImageID: img.ID, Manifest: img.Digest}
+		rel := probation.Release{ImageID: img.ID, Digests: img.Digests}
 		for _, d := range img.RepoDigests {
 			if repo, digest, ok := strings.Cut(d, "@"); ok && repo == e.Image && (rel.Digest == "" || digest == img.Digest) {
 				rel.Digest = digest
@@ -218,7 +218,7 @@ func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.R
 			return rel, Image{}, fail(probation.CodeNoWayBack, "the release to go back to is not on this host any more: %w", err)
 		}
 		if _, err := r.Images.Image(ctx, ref); rel.Digest == "" || err != nil {
-			ref, rel.Manifest = rel.ImageID, "" // an archive comes back without its manifest digest
+			ref, rel.Digests = rel.ImageID, nil // an archive comes back without its manifest digest
 		}
 	}
 	img, err := r.Images.Image(ctx, ref)
@@ -244,7 +244,7 @@ func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.R
 }
 
 func verified(rel probation.Release, img Image, ref string) (probation.Release, error) {
-	if ref != img.ID && rel.Digest != img.Digest && !slices.Contains(img.Digests, rel.Digest) {
+	if ref != img.ID && !slices.Contains(img.Digests, rel.Digest) {
 		return rel, fail(probation.CodePullFailed, "the image that came for %s is known as %s", ref, strings.Join(img.Digests, ", "))
 	}
 	if img.OS != "linux" || img.Architecture != runtime.GOARCH {
@@ -254,10 +254,7 @@ func verified(rel probation.Release, img Image, ref string) (probation.Release, 
 	if ref == img.ID {
 		return rel, nil
 	}
-	rel.Manifest = img.Digest
-	if rel.Digest != img.Digest {
-		rel.Index = rel.Digest
-	}
+	rel.Digests = img.Digests
 	return rel, nil
 }
 

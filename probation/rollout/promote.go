@@ -47,14 +47,14 @@ func (r *Rollout) startDependents(ctx context.Context, op probation.Operation) {
 // whose manager still has the fenced text loaded would be refused without it.
 func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 	op := *svc.Operation
-	names, err := r.loaded(ctx, op.ID)
+	states, err := r.loaded(ctx, op.ID)
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if strings.HasSuffix(n, ".timer") || strings.HasPrefix(n, "toad-check-") {
-			if err := r.Jobs.Stop(ctx, n); err != nil && !errors.Is(err, unitgen.ErrNoUnit) {
-				return fmt.Errorf("stop %s: %w", n, err)
+	for _, s := range states {
+		if strings.HasSuffix(s.Name, ".timer") || strings.HasPrefix(s.Name, "toad-check-") {
+			if err := r.Jobs.Stop(ctx, s.Name); err != nil && !errors.Is(err, unitgen.ErrNoUnit) {
+				return fmt.Errorf("stop %s: %w", s.Name, err)
 			}
 		}
 	}

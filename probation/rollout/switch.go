@@ -126,7 +126,7 @@ func (r *Rollout) promotedPin(op probation.Operation, b probation.UnitBefore) qu
 // reference is how a pin names a release: by digest where Podman can resolve it, else by image id. An image that came
 // back from an archive has no manifest digest any more.
 func reference(repository string, rel probation.Release) string {
-	if rel.Digest != "" && rel.Manifest != "" {
+	if rel.Digest != "" && len(rel.Digests) > 0 {
 		return repository + "@" + rel.Digest
 	}
 	return rel.ImageID

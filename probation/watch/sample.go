@@ -10,9 +10,8 @@ import (
 
 // sample looks at everything once. The probe is asked only when what it reaches can be attributed: the same invocation
 // and container before and after it.
-func (c *Check) sample(ctx context.Context, w probation.Watch) (probation.Sample, error) {
-	s := probation.Sample{At: c.Now().Boot}
-	var err error
+func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Sample, err error) {
+	defer func() { s.At = c.Now().Boot }() // what was seen holds at the end of the look, not at its beginning
 	if s.Stopping, err = c.Units.Stopping(ctx); err != nil {
 		return s, err
 	}

@@ -296,6 +296,25 @@ func (h *Host) inside(t testing.TB, name string) (*os.Root, string) {
 	return root, strings.TrimPrefix(filepath.Clean(name), "/")
 }
 
+// Pids are the processes of toad's units whose name matches a glob, as numbered out here.
+func (h *Host) Pids(t testing.TB, units string) []int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(h.cgroup, fmt.Sprintf("user.slice/user-%d.slice/user@%d.service/app.slice", UID, UID), units, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		for _, field := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
 // Journal returns the lines of one of toad's units since the last boot, messages only.
 func (h *Host) Journal(t testing.TB, unit string) string {
 	t.Helper()

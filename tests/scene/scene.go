@@ -1,0 +1,267 @@
+//go:build e2e
+
+// Package scene sets up what most suites start from: a host on which the Quadlet web.container runs a sample image, is
+// enrolled as the service web, and toad is set up.
+package scene
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"toad/tests/host"
+)
+
+// Web is a host with the service web.
+type Web struct {
+	*host.Host
+	quadlet string
+}
+
+// Options are what differs; the zero value is a running v1 with short times.
+type Options struct {
+	Host    host.Options
+	Tag     string // the image that runs before; v1
+	Stopped bool   // nothing runs before
+	Quadlet string // text of web.container; {image} stands for the image
+	Limits  string // lines of [service.web.probation]
+	Ready   string // lines of [service.web.ready]
+	Files   map[string]string
+	Faults  bool // the binary with fault points
+}
+
+// Quadlet is the usual web.container.
+const Quadlet = `# the operator's file
+[Unit]
+Description=web
+
+[Container]
+Image={image}
+PublishPort=127.0.0.1:8080:8080
+
+[Service]
+Restart=always
+RestartSec=1
+TimeoutStopSec=3
+
+[Install]
+WantedBy=default.target
+`
+
+// New boots a host and brings the scene up.
+func New(t *testing.T, o Options) *Web {
+	t.Helper()
+	w := &Web{Host: host.Up(t, o.Host)}
+	w.Up(t, o)
+	return w
+}
+
+// Up brings the scene up on a host that is there.
+func (w *Web) Up(t *testing.T, o Options) {
+	t.Helper()
+	or := func(s, usual string) string {
+		if s == "" {
+			return usual
+		}
+		return s
+	}
+	if o.Faults {
+		binary, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("TOAD_BIN")), "toad-faults"))
+		if err != nil {
+			t.Fatalf("make faults: %v", err)
+		}
+		w.WriteFile(t, "/usr/local/bin/toad", string(binary), 0o755)
+	}
+	w.quadlet = strings.ReplaceAll(or(o.Quadlet, Quadlet), "{image}", host.Repository+":"+or(o.Tag, "v1"))
+	w.WriteFile(t, "~/.config/containers/systemd/web.container", w.quadlet, 0o644)
+	for name, text := range o.Files {
+		w.WriteFile(t, name, text, 0o644)
+	}
+	w.Enroll(t, or(o.Ready, `http = "http://127.0.0.1:8080/healthz"`+"\ninterval = \"200ms\"\ntimeout = \"1s\""),
+		or(o.Limits, "deadline = \"20s\"\nstable = \"1s\""))
+	w.MustUser(t, "systemctl", "--user", "daemon-reload")
+	if !o.Stopped {
+		w.MustUser(t, "systemctl", "--user", "start", "web.service")
+		w.Serves(t, or(o.Tag, "v1"))
+	}
+	w.MustUser(t, "toad", "setup")
+}
+
+// Enroll writes the enrollment of the service web.
+func (w *Web) Enroll(t *testing.T, ready, limits string) {
+	t.Helper()
+	w.WriteFile(t, "~/.config/toad/enrollment.toml", fmt.Sprintf(`[service.web]
+units = ["web.container"]
+image = "%s"
+
+[service.web.ready]
+%s
+
+[service.web.probation]
+%s
+`, host.Repository, ready, limits), 0o644)
+}
+
+// Deploy runs toad deploy web with the digest of a tag, to its end.
+func (w *Web) Deploy(t *testing.T, tag string, flags ...string) host.Result {
+	t.Helper()
+	return w.User(t, append([]string{"toad", "deploy", "web", w.Digest(t, tag)}, flags...)...)
+}
+
+// MustDeploy is Deploy with the exit status that is expected.
+func (w *Web) MustDeploy(t *testing.T, exit int, tag string, flags ...string) host.Result {
+	t.Helper()
+	r := w.Deploy(t, tag, flags...)
+	if r.Exit != exit {
+		t.Fatalf("toad deploy web %s %v: want exit %d, have %d\n%s%s\n%s", tag, flags, exit, r.Exit, r.Stdout, r.Stderr, w.Log(t))
+	}
+	return r
+}
+
+// Status is what toad status web --json says, as far as the suites look at it.
+type Status struct {
+	Generation int
+	Promoted   *struct {
+		Digest     string
+		Generation int
+	}
+	Operation *struct {
+		ID, Phase, Code, Reason, Digest string
+		Deadline                        *time.Time
+	}
+	Refusals []struct{ Digest, Reason string }
+}
+
+// Phase is the phase of the latest operation; empty before the first.
+func (s Status) Phase() string {
+	if s.Operation == nil {
+		return ""
+	}
+	return s.Operation.Phase
+}
+
+func (w *Web) Status(t *testing.T) Status {
+	t.Helper()
+	var s Status
+	if err := json.Unmarshal([]byte(w.MustUser(t, "toad", "status", "web", "--json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Record is the operation's record as it lies on disk. Reading it asks nobody.
+func (w *Web) Record(t *testing.T) (r struct {
+	Generation int
+	Operation  struct {
+		ID, Phase, Code, Reason string
+		Released, Retained      bool
+		Candidate, Previous     struct {
+			Digest  string
+			Digests []string
+			ImageID string `json:"image_id"`
+		}
+		Checks, Timers int
+		Deadline       *struct{ At time.Time }
+	}
+	Refusals []struct{ Operation, Reason, Code string }
+}) {
+	t.Helper()
+	text := w.MustUser(t, "cat", ".local/state/toad/services/web.json")
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return r
+}
+
+// WaitPhase waits until the latest operation is in one of the phases, by its record on disk.
+func (w *Web) WaitPhase(t *testing.T, phases ...string) string {
+	t.Helper()
+	var have string
+	host.Eventually(t, "the operation to be "+strings.Join(phases, " or "), time.Minute, func() bool {
+		r := w.User(t, "cat", ".local/state/toad/services/web.json")
+		var rec struct{ Operation struct{ Phase string } }
+		_ = json.Unmarshal([]byte(r.Stdout), &rec)
+		have = rec.Operation.Phase
+		for _, p := range phases {
+			if have == p {
+				return true
+			}
+		}
+		return false
+	})
+	return have
+}
+
+// Serves waits until the service answers with a version.
+func (w *Web) Serves(t *testing.T, version string) {
+	t.Helper()
+	var body string
+	host.Eventually(t, "web to serve "+version, 30*time.Second, func() bool {
+		var status int
+		status, body = w.Get("http://127.0.0.1:8080/")
+		return status == 200 && strings.Contains(body, version)
+	})
+}
+
+// MustServe asserts that the service answers with a version now.
+func (w *Web) MustServe(t *testing.T, version string) {
+	t.Helper()
+	if status, body := w.Get("http://127.0.0.1:8080/"); status != 200 || !strings.Contains(body, version) {
+		t.Fatalf("want %s served, have %d %q\n%s", version, status, body, w.Log(t))
+	}
+}
+
+// Invocation of the unit web.service.
+func (w *Web) Invocation(t *testing.T) string { return w.Show(t, "web.service", "InvocationID") }
+
+// ImageID of the running container, as the fixtures spell it.
+func (w *Web) ImageID(t *testing.T) string {
+	return "sha256:" + w.MustUser(t, "podman", "inspect", "--format", "{{.Image}}", "systemd-web")
+}
+
+// Log is the operation's log, for messages.
+func (w *Web) Log(t *testing.T) string {
+	return w.User(t, "sh", "-c", "toad log web; systemctl --user list-units --all 'toad-*' 'web*' --no-pager; journalctl --user -n 60 -o cat --no-pager").Stdout
+}
+
+// Untouched asserts that the operator's file is byte for byte what it was.
+func (w *Web) Untouched(t *testing.T) {
+	t.Helper()
+	if have := w.ReadFile(t, "~/.config/containers/systemd/web.container"); have != w.quadlet {
+		t.Errorf("the operator's file has changed:\n%s", have)
+	}
+}
+
+// Folder lists every file under the Quadlet folder with its checksum.
+func (w *Web) Folder(t *testing.T) string {
+	t.Helper()
+	return w.MustUser(t, "sh", "-c", "cd .config/containers/systemd && find . -type f | sort | xargs -r sha256sum")
+}
+
+// Quiet waits until the operation has let go of everything, and asserts that nothing of it is left: no transient unit,
+// no failed unit, no queued job, no admission, no previous pin.
+func (w *Web) Quiet(t *testing.T) {
+	t.Helper()
+	var left string
+	ok := func() bool {
+		left = w.MustUser(t, "sh", "-c", `
+			systemctl --user list-units --all --plain --no-legend 'toad-act-*' 'toad-check-*' 'toad-prepare-*' 'toad-probation-*' 'toad-restore-*'
+			systemctl --user list-units --state=failed --plain --no-legend
+			systemctl --user list-jobs --plain --no-legend | grep -v '^No jobs' || true
+			systemctl --user show-environment | grep TOAD_ || true
+			find .config/containers/systemd -name 'zz-toad.previous' -o -name '.toad-tmp*'
+			ls .local/share/systemd/timers 2>/dev/null | grep 'stamp-toad-p' || true`)
+		return left == ""
+	}
+	end := time.Now().Add(20 * time.Second)
+	for !ok() {
+		if time.Now().After(end) {
+			t.Fatalf("left behind:\n%s\n%s", left, w.Log(t))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
