@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/peterbourgon/ff/v3/ffcli"
+
+	"toad/probation"
+)
+
+func actCmd(g *globals) *ffcli.Command {
+	return &ffcli.Command{
+		Name: "act", ShortUsage: "toad act OPERATION", FlagSet: flag.NewFlagSet("toad act", flag.ContinueOnError),
+		ShortHelp: "do what an operation owes; started by systemd",
+		LongHelp:  "Does what an operation owes, until a timer and a check own it. Safe to repeat.\n\nExample: toad act web-g7",
+		Exec: func(ctx context.Context, args []string) error {
+			if len(args) != 1 {
+				return usagef("act takes one operation, e.g. web-g7")
+			}
+			h, err := wire(ctx, g)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			go alive(ctx)
+			return h.rollout.Act(ctx, args[0])
+		},
+	}
+}
+
+func checkCmd(g *globals) *ffcli.Command {
+	fs := flag.NewFlagSet("toad check", flag.ContinueOnError)
+	number := fs.Int("number", 1, "the check's number; the verdict of any but the current one is ignored")
+	return &ffcli.Command{
+		Name: "check", ShortUsage: "toad check [--number N] OPERATION", FlagSet: fs,
+		ShortHelp: "watch an operation until there is a verdict; started by systemd",
+		LongHelp: "Samples units, containers and readiness, and leaves its verdict for the act that systemd starts next.\n" +
+			"Exit 0 means stable.\n\nExample: toad check --number 1 web-g7",
+		Exec: func(ctx context.Context, args []string) error {
+			if len(args) != 1 {
+				return usagef("check takes one operation, e.g. web-g7")
+			}
+			h, err := wire(ctx, g)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			status := func(s string) { _, _ = daemon.SdNotify(false, "STATUS="+s) }
+			v, err := h.check(status).Run(ctx, args[0], *number)
+			switch {
+			case err != nil:
+				return err
+			case v.Kind != probation.Stable:
+				return fmt.Errorf("%s: %s: %s", args[0], v.Kind, v.Reason)
+			}
+			return nil
+		},
+	}
+}
+
+func reconcileCmd(g *globals) *ffcli.Command {
+	return &ffcli.Command{
+		Name: "reconcile", ShortUsage: "toad reconcile", FlagSet: flag.NewFlagSet("toad reconcile", flag.ContinueOnError),
+		ShortHelp: "settle pins and admissions before any enrolled unit starts; started by systemd",
+		LongHelp: "Runs once after each start of the user manager: writes the way back first, or admits what may go on.\n" +
+			"It waits for no unit, no Podman and no network.\n\nExample: toad reconcile",
+		Exec: func(ctx context.Context, args []string) error {
+			if err := noArgs(args); err != nil {
+				return err
+			}
+			h, err := wire(ctx, g)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			return h.rollout.Reconcile(ctx)
+		},
+	}
+}
+
+func tickCmd(g *globals) *ffcli.Command {
+	return &ffcli.Command{
+		Name: "tick", ShortUsage: "toad tick", FlagSet: flag.NewFlagSet("toad tick", flag.ContinueOnError),
+		ShortHelp: "slow duties; started by toad-tick.timer",
+		LongHelp:  "Starts an act for every operation that still owes something.\n\nExample: toad tick",
+		Exec: func(ctx context.Context, args []string) error {
+			if err := noArgs(args); err != nil {
+				return err
+			}
+			h, err := wire(ctx, g)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			return h.rollout.Resume(ctx)
+		},
+	}
+}
+
+func alertCmd(g *globals) *ffcli.Command {
+	return &ffcli.Command{
+		Name: "alert", ShortUsage: "toad alert UNIT", FlagSet: flag.NewFlagSet("toad alert", flag.ContinueOnError),
+		ShortHelp: "tell that a unit failed after its promotion; started by OnFailure=",
+		LongHelp: "Writes one line at priority err to the journal. It is silent while a deployment is under way: the\n" +
+			"deployment's own end tells more.\n\nExample: toad alert web",
+		Exec: func(ctx context.Context, args []string) error {
+			if len(args) != 1 {
+				return usagef("alert takes one unit name without its ending, e.g. web")
+			}
+			h, err := wire(ctx, g)
+			if err != nil {
+				return err
+			}
+			defer h.close()
+			return h.alert(args[0])
+		},
+	}
+}
+
+// alert finds the service of a failed unit. Which release failed is what a person wants to know first.
+func (h *host) alert(unit string) error {
+	names, err := h.records.Names()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		svc, err := h.records.Service(n)
+		if err != nil || svc.Operation == nil {
+			continue
+		}
+		for _, b := range svc.Operation.Before {
+			if b.Service != unit+".service" {
+				continue
+			}
+			if svc.Active() != nil {
+				return nil
+			}
+			release := "no release"
+			if svc.Promoted != nil {
+				release = fmt.Sprintf("%s (generation %d)", svc.Promoted.Digest, svc.Promoted.Generation)
+			}
+			h.log.Error("a promoted release failed; it is not rolled back by itself: toad rollback "+n,
+				"service", n, "unit", b.Service, "release", release)
+			return nil
+		}
+	}
+	return errors.New("no service has the unit " + unit + ".service")
+}
+
+// alive tells systemd that the process is not stopped. Every call an act makes is bounded by itself, so this is all that
+// the watchdog must find out; a pull may take its time.
+func alive(ctx context.Context) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || interval == 0 {
+		return
+	}
+	tick := time.NewTicker(interval / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toad/probation"
+)
+
+// What the rules must know of the host and cannot ask over D-Bus or Podman.
+
+// now reads the host's clocks. The boot id comes from the kernel; without it no two instants are of one boot.
+func now() probation.Instant {
+	i := probation.Instant{Wall: time.Now()}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err == nil {
+		i.Boot = time.Duration(ts.Nano())
+	}
+	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		i.BootID = strings.TrimSpace(string(id))
+	}
+	return i
+}
+
+// managerID tells one run of the user manager from the next within a boot: the parent's pid and start time. It is for
+// processes that the manager started.
+func managerID() string {
+	pid := os.Getppid()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // the command's name may hold blanks
+	const started = 22 - 3                        // field 22, counted from the state, which is field 3
+	if fields := strings.Fields(rest); len(fields) > started {
+		return fmt.Sprintf("%d@%s", pid, fields[started])
+	}
+	return ""
+}
+
+// cgroupRoot is where the unified hierarchy is mounted.
+func cgroupRoot() string {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		if _, err := os.Stat("/sys/fs/cgroup/unified/cgroup.controllers"); err == nil {
+			return "/sys/fs/cgroup/unified"
+		}
+	}
+	return "/sys/fs/cgroup"
+}
+
+// freeBytes is what an unprivileged writer may still use where a path lies.
+func freeBytes(path string) (uint64, error) {
+	for {
+		var st unix.Statfs_t
+		err := unix.Statfs(path, &st)
+		if err == nil {
+			return st.Bavail * uint64(st.Bsize), nil
+		}
+		if err != unix.ENOENT || path == "/" || path == "." {
+			return 0, err
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+var payloadName = regexp.MustCompile(`^libpod-payload-([0-9a-f]{64})$`)
+
+// payload finds the running container in a unit's cgroup: Podman gives each one a child named after its id. During a
+// replacement the old one's may linger, so a populated one wins.
+func payload(controlGroup string) string {
+	if controlGroup == "" {
+		return ""
+	}
+	dir := filepath.Join(cgroupRoot(), controlGroup)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		m := payloadName.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		events, err := os.ReadFile(filepath.Join(dir, e.Name(), "cgroup.events"))
+		if err == nil && strings.Contains(string(events), "populated 1") {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// journalLines returns the last lines that an invocation of a user unit logged, oldest first.
+func journalLines(ctx context.Context, invocation string) []string {
+	if invocation == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "journalctl", "--user", "_SYSTEMD_INVOCATION_ID="+invocation,
+		"-n", "20", "-o", "json", "--output-fields=MESSAGE").Output()
+	if err != nil {
+		return nil
+	}
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		var entry struct{ MESSAGE any }
+		if json.Unmarshal([]byte(line), &entry) != nil {
+			continue
+		}
+		if text, ok := entry.MESSAGE.(string); ok && strings.TrimSpace(text) != "" {
+			lines = append(lines, fmt.Sprintf("%.500s", strings.TrimRight(text, "\n")))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/peterbourgon/ff/v3/ffcli"
+
+	"toad/internal/atomicfile"
+	"toad/unitgen"
+)
+
+func setupCmd(g *globals) *ffcli.Command {
+	fs := flag.NewFlagSet("toad setup", flag.ContinueOnError)
+	dry := fs.Bool("dry-run", false, "print what would be written, and write nothing")
+	return &ffcli.Command{
+		Name: "setup", ShortUsage: "toad setup [--dry-run]", FlagSet: fs,
+		ShortHelp: "install and start toad's user units",
+		LongHelp: "Copies this binary to the state folder, installs toad's units for this user and starts its socket.\n" +
+			"Safe to run again, after an upgrade for example.\n\nExample: toad setup",
+		Exec: func(ctx context.Context, args []string) error {
+			if err := noArgs(args); err != nil {
+				return err
+			}
+			return setup(ctx, g, *dry)
+		},
+	}
+}
+
+// started are the units that setup enables; toad-reconcile is only enabled, the manager alone starts it.
+var started = []string{"toad.socket", "toad-tick.timer"}
+
+func setup(ctx context.Context, g *globals, dry bool) error {
+	h, err := wire(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	if err := h.supported(ctx); err != nil {
+		return err
+	}
+	files, err := unitFiles(h.rollout.Program)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		old, err := os.ReadFile(f.Name)
+		if err == nil && bytes.Equal(old, []byte(f.Text)) {
+			continue
+		}
+		fmt.Fprintf(g.Stdout, "write %s\n", f.Name)
+		if dry {
+			continue
+		}
+		if err := atomicfile.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(f.Name, []byte(f.Text), 0o644); err != nil {
+			return err
+		}
+	}
+	if dry {
+		fmt.Fprintf(g.Stdout, "copy this binary to %s\nenable toad-reconcile.service\nstart %s\n",
+			h.rollout.Program.Exe, strings.Join(started, " "))
+		return nil
+	}
+	if err := exportBinary(h.rollout.Program.Exe); err != nil {
+		return err
+	}
+	for _, argv := range [][]string{
+		{"daemon-reload"},
+		{"enable", "toad-reconcile.service"},
+		append([]string{"enable", "--now"}, started...),
+		{"try-restart", "toad.service"},
+	} {
+		if err := systemctl(ctx, argv...); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(g.Stdout, "toad is set up: requests arrive at toad.socket; next, enroll a service and run: toad status")
+	return nil
+}
+
+// unitFiles are toad's units under their paths. They lie in the data folder: systemctl mask cannot hide a unit whose
+// file lies in the configuration folder.
+func unitFiles(p unitgen.Program) ([]unitgen.File, error) {
+	data := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) {
+		home := os.Getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return nil, configError{errors.New("HOME is not set")}
+		}
+		data = filepath.Join(home, ".local", "share")
+	}
+	var files []unitgen.File
+	for _, f := range unitgen.Installed(p) {
+		if strings.HasPrefix(f.Name, "toad-fence.") {
+			continue // what it would start is not in this version
+		}
+		files = append(files, unitgen.File{Name: filepath.Join(data, "systemd", "user", f.Name), Text: f.Text})
+	}
+	return files, nil
+}
+
+// supported refuses a host on which no deployment could work, before anything is written.
+func (h *host) supported(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := h.bus.Ping(ctx); err != nil {
+		return configError{err}
+	}
+	if _, err := h.podman.Ping(ctx); err != nil {
+		return configError{err}
+	}
+	return nil
+}
+
+// exportBinary copies the running binary to the place that units start it from, so that an upgrade or removal of the
+// installed one does not take it away from a deployment under way.
+func exportBinary(to string) error {
+	from, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this binary: %w", err)
+	}
+	if from == to {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("read this binary: %w", err)
+	}
+	if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(to, data, 0o700)
+}
+
+func systemctl(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("systemctl --user %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"toad/podmanc"
+	"toad/probation"
+	"toad/probation/record"
+	"toad/probation/rollout"
+	"toad/probation/watch"
+	"toad/quadlet"
+	"toad/unitgen"
+	"toad/unitgen/userbus"
+)
+
+// host is everything that a command which runs on the host works with. This file alone knows every package.
+type host struct {
+	records  *record.Store
+	bus      *userbus.Bus
+	podman   *podmanc.Client
+	rollout  *rollout.Rollout
+	enrolled *enrolled
+	log      *slog.Logger
+}
+
+// wire opens the state folder and the bus. Podman is asked only when something needs it.
+func wire(ctx context.Context, g *globals) (*host, error) {
+	state, err := g.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	runtimeDir, err := g.runtimeDir()
+	if err != nil {
+		return nil, err
+	}
+	records, err := record.Open(state)
+	if err != nil {
+		return nil, configError{err}
+	}
+	bus, err := userbus.Dial(ctx)
+	if err != nil {
+		return nil, configError{err}
+	}
+	enrollment, err := g.enrollmentPath()
+	if err != nil {
+		return nil, err
+	}
+	h := &host{records: records, bus: bus, enrolled: &enrolled{path: enrollment}, log: logger(g.Stderr)}
+	h.podman = podmanc.New(filepath.Join(runtimeDir, "podman", "podman.sock"))
+	h.rollout = &rollout.Rollout{
+		Records: records, Units: bus, Jobs: bus, Manager: bus,
+		Images:  images{h.podman, filepath.Join(state, "images")},
+		Quadlet: quadletDirs(runtimeDir),
+		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment},
+		Now:     now, Free: freeBytes, Payload: payload, Log: h.log,
+	}
+	return h, nil
+}
+
+func (h *host) close() { _ = h.bus.Close() }
+
+// check is the observer of one operation.
+func (h *host) check(status func(string)) *watch.Check {
+	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
+		Manager: managerID(), Status: status, Log: h.log, Lines: journalLines}
+}
+
+func quadletDirs(runtimeDir string) quadlet.Dirs {
+	return quadlet.UserDirs(configHome(), runtimeDir, os.Getuid())
+}
+
+func configHome() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(os.Getenv("HOME"), ".config")
+}
+
+// images lends Podman to the rollout, in the rollout's words.
+type images struct {
+	podman *podmanc.Client
+	store  string
+}
+
+func (i images) Pull(ctx context.Context, ref string, progress func(string)) error {
+	err := i.podman.Pull(ctx, ref, progress)
+	var p *podmanc.PullError
+	if !errors.As(err, &p) {
+		return err
+	}
+	code := probation.CodePullFailed
+	switch {
+	case errors.Is(err, podmanc.ErrUnavailable):
+		code = probation.CodePullUnavailable
+	case errors.Is(err, podmanc.ErrPlatform):
+		code = probation.CodeWrongPlatform
+	}
+	return &rollout.PullError{Code: code, Err: err}
+}
+
+func (i images) Image(ctx context.Context, ref string) (rollout.Image, error) {
+	m, err := i.podman.Image(ctx, ref)
+	if errors.Is(err, podmanc.ErrNoImage) {
+		err = fmt.Errorf("%w: %s", rollout.ErrNoImage, ref)
+	}
+	return rollout.Image{ID: m.ID, Digest: m.Digest, Digests: m.Digests, RepoDigests: m.RepoDigests, OS: m.OS,
+		Architecture: m.Architecture, Healthcheck: m.Healthcheck}, err
+}
+
+func (i images) Container(ctx context.Context, id string) (rollout.Container, error) {
+	c, err := i.podman.Container(ctx, id)
+	return rollout.Container{ID: c.ID, ImageID: c.ImageID, Operation: c.Labels[rollout.OperationLabel], Running: c.Running}, err
+}
+
+func (i images) Retain(ctx context.Context, id string) error {
+	return i.podman.Retain(ctx, i.store, id)
+}
+
+func (i images) Retained(id string) (bool, error) { return i.podman.Retained(i.store, id) }
+
+func (i images) LoadBack(ctx context.Context, id string) error {
+	return i.podman.LoadBack(ctx, i.store, id)
+}
+
+func (i images) DropRetained(keep []string) error { return podmanc.DropRetained(i.store, keep) }
+
+// containers lends Podman to a check.
+type containers struct{ podman *podmanc.Client }
+
+func (c containers) Container(ctx context.Context, id string) (watch.Container, error) {
+	k, err := c.podman.Container(ctx, id)
+	return watch.Container{ImageID: k.ImageID, Operation: k.Labels[rollout.OperationLabel], Health: k.Health}, err
+}
