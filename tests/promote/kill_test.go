@@ -63,7 +63,8 @@ func promotedWhole(t *testing.T, w *scene.Web, tag string) {
 	w.MustServe(t, tag)
 	id := w.Record(t).Operation.ID
 	var watch struct {
-		Seen []struct{ Automatic, Invocations, Containers int }
+		Seen    []struct{ Automatic, Invocations, Containers int }
+		Verdict struct{ Kind, Reason string }
 	}
 	text := w.MustUser(t, "cat", ".local/state/toad/operations/"+id+".watch.json")
 	if err := json.Unmarshal([]byte(text), &watch); err != nil {
@@ -72,37 +73,33 @@ func promotedWhole(t *testing.T, w *scene.Web, tag string) {
 	if len(watch.Seen) != 1 || watch.Seen[0].Automatic+watch.Seen[0].Invocations+watch.Seen[0].Containers != 0 {
 		t.Errorf("the candidate was restarted: %+v", watch.Seen)
 	}
-	if window := lastWindow(t, w, id); window < 500*time.Millisecond {
-		t.Errorf("the last window was %v\n%s", window, w.Log(t))
+	for _, word := range strings.Fields(watch.Verdict.Reason) { // "ready for 520ms without a break"
+		if window, err := time.ParseDuration(word); err == nil && window < 500*time.Millisecond {
+			t.Errorf("the window was %v", window)
+		}
+	}
+	if watch.Verdict.Kind != "stable" || !strings.Contains(watch.Verdict.Reason, "without a break") {
+		t.Errorf("the verdict: %+v", watch.Verdict)
+	}
+	if last := lastReadiness(t, w, id); last != "ready" {
+		t.Errorf("it was promoted when it was last told to be %s\n%s", last, w.Log(t))
 	}
 	w.Quiet(t)
 }
 
-// lastWindow is the time from the last change to ready until the promotion; 0 if it was not ready then.
-func lastWindow(t *testing.T, w *scene.Web, id string) time.Duration {
+// lastReadiness is the last change of readiness of which the operation's log tells.
+func lastReadiness(t *testing.T, w *scene.Web, id string) (last string) {
 	t.Helper()
-	var readySince time.Time
 	for line := range strings.Lines(w.MustUser(t, "cat", ".local/state/toad/operations/"+id+".log")) {
-		var l struct {
-			At    time.Time
-			Event string
-		}
+		var l struct{ Event string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
 		}
-		switch l.Event {
-		case "ready":
-			readySince = l.At
-		case "unready":
-			readySince = time.Time{}
-		case "promoting":
-			if readySince.IsZero() {
-				return 0
-			}
-			return l.At.Sub(readySince)
+		if l.Event == "ready" || l.Event == "unready" {
+			last = l.Event
 		}
 	}
-	return 0
+	return last
 }
 
 // The same with a death right after each save: the state is then ahead of everything that follows from it.
