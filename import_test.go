@@ -23,7 +23,7 @@ var allowed = map[string][]string{
 	"probation/record":    {"probation", "internal/atomicfile", "internal/fault"},
 	"unitgen":             {},
 	"unitgen/userbus":     {"unitgen", "internal/fault"},
-	"podmanc":             {"internal/atomicfile", "internal/fault"},
+	"podmanc":             {"internal/atomicfile", "internal/fault", "internal/redact"},
 	"quadlet":             {"probation", "internal/atomicfile", "internal/fault"},
 	"probation/watch":     {"probation", "probation/record", "unitgen"},
 	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen"},

@@ -198,7 +198,7 @@ func refusal(resp *http.Response) error {
 	if json.Unmarshal(text, &model) != nil || model.Message == "" {
 		model.Message = strings.TrimSpace(string(text))
 	}
-	return &apiError{resp.StatusCode, redact(model.Message)}
+	return &apiError{resp.StatusCode, clean(model.Message)}
 }
 
 // apiError is Podman's refusal of a request. The message is redacted.
@@ -225,7 +225,7 @@ func (c *Client) clean(err error) error {
 	}
 	var model *errorhandling.ErrorModel
 	if errors.As(err, &model) {
-		return &apiError{model.ResponseCode, redact(model.Message)}
+		return &apiError{model.ResponseCode, clean(model.Message)}
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" && !op.Timeout() && !errors.Is(err, context.Canceled) {

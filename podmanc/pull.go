@@ -39,7 +39,7 @@ func (c *Client) Pull(ctx context.Context, ref string, progress func(line string
 	defer func() { _ = resp.Body.Close() }()
 	say := func(line string) {
 		if progress != nil {
-			progress(short(redact(line, secrets...), 1000))
+			progress(short(clean(line, secrets...), 1000))
 		}
 	}
 	if err := readPull(io.LimitReader(resp.Body, maxStream), say); err != nil {
@@ -140,7 +140,7 @@ func (c *Client) pullError(ctx context.Context, ref string, err error, secrets [
 	if errors.Is(err, ErrNoPodman) || errors.Is(err, ErrTooOld) {
 		return err
 	}
-	e := &PullError{Ref: ref, Class: classify(ref, err.Error()), Detail: short(redact(err.Error(), secrets...), 1000)}
+	e := &PullError{Ref: ref, Class: classify(ref, err.Error()), Detail: short(clean(err.Error(), secrets...), 1000)}
 	if errors.Is(err, errCut) || dropped(err) {
 		e.Class = ErrUnavailable
 	}

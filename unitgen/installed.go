@@ -15,6 +15,7 @@ func Installed(p Program, pins ...string) []File {
 		{"toad-reconcile.service", reconcileText},
 		{"toad-held.service", heldText},
 		{"toad-alert@.service", alertText},
+		{"toad-deliver.service", deliverText},
 		{"toad-fence.path", fencePathText},
 		{"toad-fence.service", fenceText},
 		{"toad-tick.timer", tickTimerText},
@@ -25,6 +26,7 @@ func Installed(p Program, pins ...string) []File {
 		"{reconcile}", p.starts("reconcile"),
 		"{look}", p.starts("reconcile", "--look"),
 		"{tick}", p.starts("tick"),
+		"{deliver}", p.starts("alert", "--deliver"),
 		// %i is for systemd to fill in, so it is not escaped.
 		"{alert}", strings.Replace(p.starts("alert", "INSTANCE"), "INSTANCE", "%i", 1),
 		"{watched}", watched(p, pins),
@@ -141,6 +143,22 @@ StartLimitIntervalSec=0
 Type=oneshot
 {alert}
 TimeoutStartSec=1min
+`
+
+// It fails while an alert is left, and systemd's own backoff brings it again, across restarts of the daemon. After a boot
+// the tick starts it.
+const deliverText = `[Unit]
+Description=toad: delivers alerts
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+{deliver}
+Restart=on-failure
+RestartSec=2s
+RestartSteps=8
+RestartMaxDelaySec=10min
+RuntimeMaxSec=10min
 `
 
 const fencePathText = `[Unit]

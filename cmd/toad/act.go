@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"time"
@@ -97,59 +96,10 @@ func tickCmd(g *globals) *ffcli.Command {
 				return err
 			}
 			defer h.close()
+			h.nudge(ctx) // what a boot has stopped
 			return h.rollout.Resume(ctx)
 		},
 	}
-}
-
-func alertCmd(g *globals) *ffcli.Command {
-	return &ffcli.Command{
-		Name: "alert", ShortUsage: "toad alert UNIT", FlagSet: flag.NewFlagSet("toad alert", flag.ContinueOnError),
-		ShortHelp: "tell that a unit failed after its promotion; started by OnFailure=",
-		LongHelp: "Writes one line at priority err to the journal. It is silent while a deployment is under way: the\n" +
-			"deployment's own end tells more.\n\nExample: toad alert web",
-		Exec: func(ctx context.Context, args []string) error {
-			if len(args) != 1 {
-				return usagef("alert takes one unit name without its ending, e.g. web")
-			}
-			h, err := wire(ctx, g)
-			if err != nil {
-				return err
-			}
-			defer h.close()
-			return h.alert(args[0])
-		},
-	}
-}
-
-// alert finds the service of a failed unit. Which release failed is what a person wants to know first.
-func (h *host) alert(unit string) error {
-	names, err := h.records.Names()
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		svc, err := h.records.Service(n)
-		if err != nil || svc.Operation == nil {
-			continue
-		}
-		for _, b := range svc.Operation.Before {
-			if b.Service != unit+".service" {
-				continue
-			}
-			if svc.Active() != nil {
-				return nil
-			}
-			release := "no release"
-			if svc.Promoted != nil {
-				release = fmt.Sprintf("%s (generation %d)", svc.Promoted.Digest, svc.Promoted.Generation)
-			}
-			h.log.Error("a promoted release failed; it is not rolled back by itself: toad rollback "+n,
-				"service", n, "unit", b.Service, "release", release)
-			return nil
-		}
-	}
-	return errors.New("no service has the unit " + unit + ".service")
 }
 
 // alive tells systemd that the process is not stopped. Every call an act makes is bounded by itself, so this is all that

@@ -50,6 +50,15 @@ func (e *enrolled) Names() []string {
 	return names
 }
 
+// Alerts says where alerts go.
+func (e *enrolled) Alerts() (quadlet.Alerts, error) {
+	file, err := e.current()
+	if err != nil {
+		return quadlet.Alerts{}, err
+	}
+	return file.Alerts, nil
+}
+
 // Invalid says why the file as it is now is not in force; nil if it is.
 func (e *enrolled) Invalid() error {
 	_, err := e.current()

@@ -146,6 +146,9 @@ func logger(w io.Writer) *slog.Logger {
 		}}), w: w})
 }
 
+// levelCritical is for what only a person can put right; the journal files it as crit.
+const levelCritical = slog.LevelError + 4
+
 // journalHandler puts the priority that journald reads in front of each line.
 type journalHandler struct {
 	slog.Handler
@@ -155,6 +158,8 @@ type journalHandler struct {
 func (j *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	priority := "<6>"
 	switch {
+	case r.Level >= levelCritical:
+		priority = "<2>"
 	case r.Level >= slog.LevelError:
 		priority = "<3>"
 	case r.Level >= slog.LevelWarn:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"toad/alert"
 	"toad/podmanc"
 	"toad/probation"
 	"toad/probation/record"
@@ -25,6 +26,7 @@ type host struct {
 	podman   *podmanc.Client
 	rollout  *rollout.Rollout
 	enrolled *enrolled
+	alerts   *alert.Spool
 	log      *slog.Logger
 }
 
@@ -52,12 +54,13 @@ func wire(ctx context.Context, g *globals) (*host, error) {
 	}
 	h := &host{records: records, bus: bus, enrolled: &enrolled{path: enrollment}, log: logger(g.Stderr)}
 	h.podman = podmanc.New(filepath.Join(runtimeDir, "podman", "podman.sock"))
+	h.alerts = alert.New(filepath.Join(state, "alerts"))
 	h.rollout = &rollout.Rollout{
 		Records: records, Units: bus, Jobs: bus, Manager: bus,
 		Images:  images{h.podman, filepath.Join(state, "images")},
 		Quadlet: quadletDirs(runtimeDir),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment},
-		Now:     now, Free: freeBytes, Payload: payload, Log: h.log,
+		Now:     now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
 	}
 	return h, nil
 }
@@ -67,7 +70,7 @@ func (h *host) close() { _ = h.bus.Close() }
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
 	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
-		Manager: managerID(), Status: status, Log: h.log, Lines: journalLines}
+		Manager: managerID(), Status: status, Log: h.log}
 }
 
 func quadletDirs(runtimeDir string) quadlet.Dirs {

@@ -9,8 +9,10 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // Mark stands in a text where a secret stood.
@@ -90,11 +92,19 @@ func (r *Redactor) add(words ...string) {
 	r.replacer = strings.NewReplacer(pairs...)
 }
 
-// What looks like a secret whoever told it: userinfo in an address, an authorization header.
-var (
-	userinfo      = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`)
-	authorization = regexp.MustCompile(`(?i)\b(authorization["']?\s*[:=]\s*["']?(?:basic|bearer|token)?|bearer|basic)(\s+)[A-Za-z0-9+/_.=~:-]{6,}`)
-)
+// Where secrets stand in the words of registries and HTTP clients. Bodies of answers arrive quoted, hence the \\? before
+// each quote.
+var redactions = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"']*@`), "${1}" + Mark + "@"},
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'?#]*)[?#][^\s"']*`), "${1}?" + Mark},
+	{regexp.MustCompile(`(?i)([\w.-]*(?:token|secret|passw|passphrase|signature|credential|api-?key)[\w.-]*=)[^&\s"']+`), "${1}" + Mark},
+	{regexp.MustCompile(`(?i)((?:authorization|x-registry-auth|x-registry-config|cookie)\\?["']?\s*[:=]\s*\[?\\?["']?)(?:(?:basic|bearer|digest|negotiate)\s+)?[^\s"',\\]+`), "${1}" + Mark},
+	{regexp.MustCompile(`(?i)\b(basic|bearer)\s+[A-Za-z0-9+/_.~-]{6,}=*`), "${1} " + Mark},
+	{regexp.MustCompile(`(?i)(\\?"[\w-]*(?:password|passwd|secret|token|auth)\\?"\s*:\s*\\?")[^"\\]*`), "${1}" + Mark},
+}
 
 // String returns a text without what must not be told.
 func (r *Redactor) String(s string) string {
@@ -104,17 +114,27 @@ func (r *Redactor) String(s string) string {
 	if replacer != nil {
 		s = replacer.Replace(s)
 	}
-	s = userinfo.ReplaceAllString(s, "${1}"+Mark+"@")
-	return authorization.ReplaceAllString(s, "${1}${2}"+Mark)
+	for _, known := range redactions {
+		s = known.pattern.ReplaceAllString(s, known.with)
+	}
+	return s
 }
 
-// Lines redacts each of several lines.
-func (r *Redactor) Lines(lines []string) []string {
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = r.String(l)
+// Line is String for a line that a stranger wrote: control characters come out escaped.
+func (r *Redactor) Line(s string) string { return Escape(r.String(s)) }
+
+// Escape writes what a terminal would act on as Go would.
+func Escape(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
 	}
-	return out
+	return b.String()
 }
 
 // Writer redacts what passes through it, line by line, so that a secret that is split over two writes is found. Close

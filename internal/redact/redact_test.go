@@ -42,9 +42,10 @@ func TestAShortValueIsHiddenOnlyWithItsName(t *testing.T) {
 func TestWhatLooksLikeASecretIsHidden(t *testing.T) {
 	var r redact.Redactor
 	for in, want := range map[string]string{
+		"token=abc&x=1":                        "token=" + redact.Mark + "&x=1",
 		"get http://rob:pw@127.0.0.1:5000/v2/": "get http://" + redact.Mark + "@127.0.0.1:5000/v2/",
-		"Authorization: Bearer abcdefgh.ijkl":  "Authorization: Bearer " + redact.Mark,
-		"authorization: basic cm9iOnB3Cg==":    "authorization: basic " + redact.Mark,
+		"Authorization: Bearer abcdefgh.ijkl":  "Authorization: " + redact.Mark,
+		"authorization: basic cm9iOnB3Cg==":    "authorization: " + redact.Mark,
 		"http://127.0.0.1:5000/v2/app":         "http://127.0.0.1:5000/v2/app",
 		"mail rob@example.org":                 "mail rob@example.org",
 	} {

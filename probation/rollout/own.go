@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,16 +54,47 @@ func (r *Rollout) holdLimit(ctx context.Context, svc probation.Service) (probati
 	if deadline.Past(r.Now()) {
 		return svc, nil // the next look finds it past; systemd never fires a calendar timer that is
 	}
-	op := *svc.Operation
-	op.Timers++
-	svc.Operation = &op
-	if err := r.Records.Put(svc); err != nil {
-		return svc, err
+	return r.create(svc, func(op *probation.Operation) string {
+		op.Timers++
+		return unitgen.TimerName(kind, op.ID, op.Timers)
+	}, func(op probation.Operation) error { return r.arm(ctx, op) })
+}
+
+// names is how many names a unit may find taken before something is badly wrong.
+const names = 10
+
+// create saves the next number and makes the unit that carries it. A name that somebody or something left behind is
+// passed over.
+func (r *Rollout) create(svc probation.Service, next func(*probation.Operation) string, make func(probation.Operation) error) (probation.Service, error) {
+	for try := 1; ; try++ {
+		op := *svc.Operation
+		name := next(&op)
+		svc.Operation = &op
+		if err := r.Records.Put(svc); err != nil {
+			return svc, err
+		}
+		err := make(op)
+		if err == nil {
+			return svc, nil
+		}
+		if try == names || !errors.Is(err, unitgen.ErrExists) {
+			return svc, fmt.Errorf("make %s: %w", name, err)
+		}
+		r.note(op, "warn", "step", "the name "+name+" is taken by a left-over unit; the next one is used", nil)
 	}
-	if err := r.arm(ctx, op); err != nil {
-		return svc, fmt.Errorf("arm %s: %w", unitgen.TimerName(kind, op.ID, op.Timers), err)
+}
+
+// dropLimit stops the timers of a limit that is behind the operation. One that fires all the same finds nothing to do.
+func (r *Rollout) dropLimit(ctx context.Context, op probation.Operation, kind unitgen.Kind) {
+	states, err := r.loaded(ctx, op.ID)
+	for _, s := range states {
+		if strings.HasPrefix(s.Name, "toad-"+string(kind)+"-") && strings.HasSuffix(s.Name, ".timer") {
+			err = errors.Join(err, ignoreNoUnit(r.Jobs.Stop(ctx, s.Name)))
+		}
 	}
-	return svc, nil
+	if err != nil {
+		r.note(op, "warn", "step", "the limit of the phase before could not be dropped: "+err.Error(), nil)
+	}
 }
 
 // arm makes the timer of the phase's limit under the number that op holds.
@@ -90,21 +122,17 @@ func (r *Rollout) checkLoaded(ctx context.Context, op probation.Operation) (bool
 
 // startCheck makes the next check, its number saved first.
 func (r *Rollout) startCheck(ctx context.Context, svc probation.Service) (probation.Service, error) {
-	op := *svc.Operation
-	op.Checks++
-	svc.Operation = &op
-	if err := r.Records.Put(svc); err != nil {
-		return svc, err
-	}
-	_, deadline := limit(op)
-	left := deadline.LeftAt(r.Now())
-	if left <= 0 {
-		return svc, nil
-	}
-	if err := r.Units.Create(ctx, unitgen.Check(op.ID, op.Checks, left, r.Program)); err != nil {
-		return svc, fmt.Errorf("start %s: %w", unitgen.CheckName(op.ID, op.Checks), err)
-	}
-	return svc, nil
+	return r.create(svc, func(op *probation.Operation) string {
+		op.Checks++
+		return unitgen.CheckName(op.ID, op.Checks)
+	}, func(op probation.Operation) error {
+		_, deadline := limit(op)
+		left := deadline.LeftAt(r.Now())
+		if left <= 0 {
+			return nil
+		}
+		return r.Units.Create(ctx, unitgen.Check(op.ID, op.Checks, left, r.Program))
+	})
 }
 
 // watch leaves the operation to its timer and its check, and makes good what is missing of them.

@@ -66,6 +66,12 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 			return err
 		}
 	}
+	switch op.Phase {
+	case probation.RolledBack, probation.Withdrawn, probation.RollbackFailed:
+		if err := r.Alert(ctx, op, svc.Promoted); err != nil {
+			return fmt.Errorf("alert of %s: %w", op.ID, err)
+		}
+	}
 	op.Released = true
 	svc.Operation = &op
 	return r.Records.Put(svc)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"toad/probation"
 	"toad/quadlet"
@@ -21,6 +22,7 @@ func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
 		return err
 	}
 	op := *svc.Operation
+	r.dropLimit(ctx, op, unitgen.Probation)
 	if op.Previous != nil && op.RanBefore() {
 		if err := r.haveImage(ctx, op.Previous.ImageID); err != nil {
 			r.note(op, "error", "step", "the previous release's image: "+err.Error(), nil)
@@ -40,8 +42,34 @@ func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
 		}
 	}
 	r.startDependents(ctx, op)
+	svc = r.lastWords(ctx, svc)
 	_, err = r.apply(svc, r.event(probation.Replaced, ""))
 	return err
+}
+
+// lastWords adds to the evidence, and to the refusal that rests on it, what the failed invocation logged last. The jobs
+// of the restore are queued by then: the previous release does not wait for a journal.
+func (r *Rollout) lastWords(ctx context.Context, svc probation.Service) probation.Service {
+	op := *svc.Operation
+	if op.Evidence == nil || len(op.Evidence.Lines) > 0 {
+		return svc
+	}
+	evidence := *op.Evidence
+	if evidence.Lines = r.Lines(ctx, op, evidence.Invocation); len(evidence.Lines) == 0 {
+		return svc
+	}
+	for _, line := range evidence.Lines {
+		r.note(op, "info", "application", line, map[string]string{"unit": evidence.Unit, "invocation": evidence.Invocation})
+	}
+	op.Evidence = &evidence
+	svc.Operation = &op
+	svc.Refusals = slices.Clone(svc.Refusals)
+	for i := range svc.Refusals {
+		if svc.Refusals[i].Operation == op.ID {
+			svc.Refusals[i].Evidence = &evidence
+		}
+	}
+	return svc
 }
 
 // seeCandidate notes which invocations the restore replaces, once, and ends the check that watched them.

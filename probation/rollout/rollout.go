@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"toad/probation"
@@ -97,6 +96,10 @@ type Rollout struct {
 	Now     func() probation.Instant
 	// Free says how many bytes are free where a path lies.
 	Free func(path string) (uint64, error)
+	// Alert tells of how a decided operation ended; the same end is told once, however often it is asked to.
+	Alert func(ctx context.Context, op probation.Operation, inForce *probation.Release) error
+	// Lines returns the last lines that an invocation of a unit of this operation logged, redacted.
+	Lines func(ctx context.Context, op probation.Operation, invocation string) []string
 	// Payload finds the running container in a unit's cgroup; empty when there is none.
 	Payload func(controlGroup string) string
 	Log     *slog.Logger
@@ -138,11 +141,16 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 		}
 	}
 	op = *next.Operation
-	op.Timers = 1
-	next.Operation = &op
-	if err := r.arm(ctx, op); err != nil {
-		return op, false, fmt.Errorf("arm the limit of the preparation: %w", err)
+	for op.Timers = 1; ; op.Timers++ {
+		err := r.arm(ctx, op)
+		if err == nil {
+			break
+		}
+		if op.Timers == names || !errors.Is(err, unitgen.ErrExists) {
+			return op, false, fmt.Errorf("arm the limit of the preparation: %w", err)
+		}
 	}
+	next.Operation = &op
 	if err := r.Records.Put(next); err != nil {
 		return op, false, err
 	}
@@ -254,10 +262,3 @@ func microseconds(us uint64) time.Duration {
 	const most = uint64(24 * time.Hour / time.Microsecond)
 	return time.Duration(min(us, most)) * time.Microsecond // infinity is a very large number
 }
-
-func ownTransient(op, unit string) bool {
-	id, ok := unitgen.OperationOf(unit)
-	return ok && id == op
-}
-
-func isTimer(unit string) bool { return strings.HasSuffix(unit, ".timer") }

@@ -27,6 +27,7 @@ func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 		return err
 	}
 	op := *svc.Operation
+	r.dropLimit(ctx, op, unitgen.Prepare)
 	if err := r.admit(ctx, op); err != nil {
 		return err
 	}

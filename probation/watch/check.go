@@ -42,8 +42,6 @@ type Check struct {
 	Manager    string       // which run of the user manager this is
 	Status     func(string) // the unit's status line
 	Log        *slog.Logger
-	// Lines returns the last lines that an invocation logged; nil where they cannot be had.
-	Lines func(ctx context.Context, invocation string) []string
 
 	op    probation.Operation
 	phase probation.Phase
@@ -87,7 +85,7 @@ func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdi
 			c.tell(w, "cannot look: "+err.Error())
 		default:
 			w, verdict = w.Next(sample)
-			if err := c.keep(ctx, w, verdict); err != nil {
+			if err := c.keep(w, verdict); err != nil {
 				return verdict, err
 			}
 		}
@@ -175,13 +173,10 @@ func (c *Check) take(ch unitgen.Change) {
 
 // keep saves what is worth saving: a verdict, a change of readiness, what is new of the units, and now and then the
 // time. It tells of changes in the operation's log.
-func (c *Check) keep(ctx context.Context, w probation.Watch, v probation.Verdict) error {
+func (c *Check) keep(w probation.Watch, v probation.Verdict) error {
 	now, ready := c.Now(), w.ReadySince != 0
 	changed := ready != c.file.Ready || w.Why != c.file.Why || c.file.At.BootID == ""
 	due := now.Boot-c.file.At.Boot >= saveEvery
-	if v.Evidence != nil && c.Lines != nil {
-		v.Evidence.Lines = c.Lines(ctx, v.Evidence.Invocation)
-	}
 	if changed {
 		c.say(w, ready)
 	}

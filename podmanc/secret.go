@@ -1,0 +1,42 @@
+package podmanc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/containers/podman/v5/pkg/bindings/secrets"
+	"github.com/containers/podman/v5/pkg/domain/entities/types"
+)
+
+// ErrNoSecret says that Podman's store has no secret of that name.
+var ErrNoSecret = errors.New("no such secret")
+
+// Secret returns the value of a secret of Podman's store, for no other use than to keep it out of texts.
+func (c *Client) Secret(ctx context.Context, name string) (string, error) {
+	report, err := call(ctx, c, func(ctx context.Context) (*types.SecretInfoReport, error) {
+		return secrets.Inspect(ctx, name, new(secrets.InspectOptions).WithShowSecret(true))
+	})
+	switch {
+	case status(err) == http.StatusNotFound:
+		return "", fmt.Errorf("%w: %s", ErrNoSecret, name)
+	case err != nil:
+		return "", fmt.Errorf("inspect secret %s: %w", name, err)
+	}
+	return report.SecretData, nil
+}
+
+// Logins returns what registry logins of a repository must never be shown: user names with their passwords, passwords
+// and tokens. A repository that cannot be read, or has no login, has none.
+func Logins(repository string) []string {
+	named, _, err := splitRef(repository + "@sha256:" + zeros)
+	if err != nil {
+		return nil
+	}
+	_, found, _ := credentials(named)
+	return found
+}
+
+// zeros make a digest of a repository that needs one only to be parsed.
+const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
