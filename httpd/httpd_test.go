@@ -36,6 +36,7 @@ var (
 type manager struct {
 	mu      sync.Mutex
 	created []string
+	refuses string // what the names of units begin with that are not taken
 }
 
 func (m *manager) State(context.Context, string) (unitgen.State, error)     { return unitgen.State{}, nil }
@@ -44,11 +45,32 @@ func (m *manager) Stopping(context.Context) (bool, error)                   { re
 func (m *manager) Create(_ context.Context, u unitgen.Unit) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.refuses != "" && strings.HasPrefix(u.Name, m.refuses) {
+		return unitgen.ErrNoBus
+	}
 	if slices.Contains(m.created, u.Name) {
 		return fmt.Errorf("unit %s was already loaded", u.Name)
 	}
 	m.created = append(m.created, u.Name)
 	return nil
+}
+
+// acts counts the acts that were started.
+func (m *manager) acts() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range m.created {
+		if strings.HasPrefix(name, "toad-act-") {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *manager) refuse(prefix string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refuses = prefix
 }
 
 type enrolled map[string]probation.Enrollment
@@ -72,6 +94,7 @@ type fixture struct {
 	*testing.T
 	store  *record.Store
 	server *Server
+	units  *manager
 	socket string
 	logged *bytes.Buffer
 	ended  chan struct{} // closed when Serve has returned
@@ -85,7 +108,7 @@ func start(t *testing.T, change ...func(*Server)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{T: t, store: store, socket: filepath.Join(dir, "toad.sock"), logged: &bytes.Buffer{}}
+	f := &fixture{T: t, store: store, units: &manager{}, socket: filepath.Join(dir, "toad.sock"), logged: &bytes.Buffer{}}
 	logger := slog.New(slog.NewTextHandler(&lockedWriter{w: f.logged}, nil))
 	began := time.Now()
 	clock := func() probation.Instant {
@@ -93,7 +116,7 @@ func start(t *testing.T, change ...func(*Server)) *fixture {
 	}
 	limits := probation.Limits{Deadline: time.Minute, Stable: time.Second, Pull: time.Minute, Keep: 2}
 	f.server = New(Options{
-		Deployments: &rollout.Rollout{Records: store, Units: &manager{}, Now: clock, Log: logger,
+		Deployments: &rollout.Rollout{Records: store, Units: f.units, Now: clock, Log: logger,
 			Program: unitgen.Program{Exe: "/toad", State: store.Dir()}},
 		Records: store, Log: logger, StateDir: store.Dir(),
 		Enrolled: enrolled{

@@ -21,7 +21,10 @@ var ErrUnknownService = errors.New("no such service")
 // Deployments takes what changes a service. Errors are *probation.Rejection, record.ErrDamaged, or the host's trouble.
 type Deployments interface {
 	Accept(ctx context.Context, e probation.Enrollment, req probation.Request) (op probation.Operation, replay bool, err error)
-	Abort(ctx context.Context, service, by string) (probation.Operation, error)
+	// Abort gives up one operation; one that has ended is returned as it ended.
+	Abort(ctx context.Context, id, by string) (probation.Operation, error)
+	// Begin starts what carries an operation on; it is safe to repeat.
+	Begin(ctx context.Context, op probation.Operation) error
 }
 
 // States is what is on record of services and operations.

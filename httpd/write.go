@@ -44,13 +44,17 @@ func (s *Server) deploy(c *call) error {
 	case body.WaitProof != "":
 		return invalid("wait_proof is not supported by this version of toad; leave it out")
 	}
+	req := probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration, Retry: body.Retry, Key: key, By: c.by,
+		Body: meaning{Kind: "deployment", Service: name, Digest: body.Digest, Generation: body.ExpectedGeneration, Retry: body.Retry}.hash()}
+	// A repeated request has its answer whatever has become of the enrollment.
+	if found, err := s.replay(c, name, req); found || err != nil {
+		return err
+	}
 	e, err := s.Enrolled.Enrollment(name)
 	if err != nil {
 		return err
 	}
-	return s.accept(c, e, probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration,
-		Retry: body.Retry, Key: key, By: c.by,
-		Body: meaning{Kind: "deployment", Service: name, Digest: body.Digest, Generation: body.ExpectedGeneration, Retry: body.Retry}.hash()})
+	return s.accept(c, e, req)
 }
 
 func (s *Server) accept(c *call, e probation.Enrollment, req probation.Request) error {
@@ -78,10 +82,8 @@ func (s *Server) rollback(c *call) error {
 	req := probation.Request{ExpectedGeneration: body.ExpectedGeneration, Key: key, By: c.by,
 		Body: meaning{Kind: "rollback", Service: name, Generation: body.ExpectedGeneration, Operation: body.Operation}.hash()}
 	// A repeated request has its answer before anything under way is looked at, or it would give up its own operation.
-	if op, found, err := s.replayed(name, req); err != nil {
+	if found, err := s.replay(c, name, req); found || err != nil {
 		return err
-	} else if found {
-		return c.show(http.StatusOK, op)
 	}
 	if body.Operation != "" {
 		if op, err := s.ended(name, body.Operation); err != nil {
@@ -98,7 +100,7 @@ func (s *Server) rollback(c *call) error {
 		if op.Key == key {
 			return c.show(http.StatusOK, wireOperation(*op)) // accepted since the look for a replay
 		}
-		return s.abort(c, svc, body, req)
+		return s.abort(c, *op, body, req)
 	}
 	e, err := s.Enrolled.Enrollment(name)
 	if err != nil {
@@ -114,23 +116,24 @@ func (s *Server) rollback(c *call) error {
 
 // abort gives up what is under way. The one who asked is written down with the request's id, so that a repetition is
 // known as one when the operation has ended.
-func (s *Server) abort(c *call, svc probation.Service, body api.RollbackRequest, req probation.Request) error {
-	if g := body.ExpectedGeneration; g != nil && *g != svc.Generation {
-		return &probation.Rejection{Code: probation.CodeGenerationMismatch, Generation: svc.Generation, Operation: svc.Operation.ID,
-			Detail: fmt.Sprintf("%s is at generation %d, the request expected %d", svc.Name, svc.Generation, *g)}
+func (s *Server) abort(c *call, op probation.Operation, body api.RollbackRequest, req probation.Request) error {
+	if g := body.ExpectedGeneration; g != nil && *g != op.Generation {
+		return &probation.Rejection{Code: probation.CodeGenerationMismatch, Generation: op.Generation, Operation: op.ID,
+			Detail: fmt.Sprintf("%s is at generation %d, the request expected %d; see what happened: toad status %s",
+				op.Service, op.Generation, *g, op.Service)}
+	}
+	id := op.ID
+	if body.Operation != "" {
+		id = body.Operation // what the caller wants to give up decides, not what came next between two looks
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), answerLimit)
 	defer cancel()
-	op, err := s.Deployments.Abort(ctx, svc.Name, c.by+" "+requestID(req))
-	var rejection *probation.Rejection
-	if errors.As(err, &rejection) && rejection.Code == probation.CodeInvalid {
-		// It ended between the look and the lock. What the caller wanted to give up decides, not what could be next.
-		if op, err = s.Records.Operation(svc.Operation.ID); err == nil {
-			return c.show(http.StatusOK, wireOperation(op))
-		}
-	}
-	if err != nil {
+	op, err := s.Deployments.Abort(ctx, id, c.by+" "+requestID(req))
+	switch {
+	case err != nil:
 		return err
+	case op.Phase.Terminal():
+		return c.show(http.StatusOK, wireOperation(op)) // it ended between the look and the lock
 	}
 	out := wireOperation(op)
 	out.Aborts = true
@@ -153,26 +156,40 @@ func (s *Server) ended(service, id string) (*api.Operation, error) {
 	return &out, nil
 }
 
-// replayed finds the operation that an earlier rollback with the same key made or gave up.
-func (s *Server) replayed(service string, req probation.Request) (api.Operation, bool, error) {
+// replay answers a repeated request with the operation that it made or gave up. One that is not decided gets another
+// act: the first request may have been cut off before it had started one.
+func (s *Server) replay(c *call, service string, req probation.Request) (found bool, err error) {
+	op, aborted, found, err := s.replayed(service, req)
+	if err != nil || !found {
+		return false, err
+	}
+	if !op.Phase.Terminal() {
+		if err := s.Deployments.Begin(c.r.Context(), op); err != nil {
+			s.Log.Warn("no act for a repeated request", "service", service, "operation", op.ID, "err", err)
+		}
+	}
+	out := wireOperation(op)
+	out.Aborts = aborted
+	return true, c.show(http.StatusOK, out)
+}
+
+func (s *Server) replayed(service string, req probation.Request) (op probation.Operation, aborted, found bool, err error) {
 	ops, err := s.Records.Operations(service, 0, looked)
 	if err != nil {
-		return api.Operation{}, false, err
+		return op, false, false, err
 	}
 	for _, op := range ops {
 		if op.Key == req.Key && op.Body != req.Body {
-			return api.Operation{}, false, &probation.Rejection{Code: probation.CodeIdempotency, Operation: op.ID, Generation: ops[0].Generation,
+			return op, false, false, &probation.Rejection{Code: probation.CodeIdempotency, Operation: op.ID, Generation: ops[0].Generation,
 				Detail: fmt.Sprintf("this Idempotency-Key was used for %s with another request; use a new key", op.ID)}
 		}
 		by, aborted := s.Records.Aborted(op.ID)
-		aborted = aborted && strings.HasSuffix(by, requestID(req))
+		aborted = aborted && strings.Contains(by, requestID(req))
 		if op.Key == req.Key || aborted {
-			out := wireOperation(op)
-			out.Aborts = aborted
-			return out, true, nil
+			return op, aborted, true, nil
 		}
 	}
-	return api.Operation{}, false, nil
+	return op, false, false, nil
 }
 
 // requestID tells one request from another without repeating its key.
@@ -210,7 +227,12 @@ func decode(data []byte, into any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	err := d.Decode(into)
+	var typed *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &typed):
+		return invalid(fmt.Sprintf("the body: %s is a %s, want a %s", typed.Field, typed.Value, typed.Type))
+	case err != nil:
 		return invalid("the body: " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := d.Token(); err != io.EOF {

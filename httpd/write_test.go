@@ -16,6 +16,7 @@ import (
 
 	"toad/httpd/api"
 	"toad/probation"
+	"toad/probation/record"
 )
 
 func TestADeploymentIsAcceptedOnce(t *testing.T) {
@@ -204,6 +205,113 @@ func TestARollbackWithNothingUnderWayIsADeploymentOfThePreviousRelease(t *testin
 	f.deploy(two, "r1").problem(t, 422, "idempotency_mismatch")
 }
 
+// What is saved is accepted, whether or not an act could be started; a repetition of the request starts one.
+func TestWhatIsSavedIsAcceptedAndBegunByARepetition(t *testing.T) {
+	f := start(t)
+	f.units.refuse("toad-act-")
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	if n := f.units.acts(); n != 0 {
+		t.Fatalf("%d acts were started", n)
+	}
+	if !strings.Contains(f.logged.String(), "nothing could be started that carries it on") {
+		t.Errorf("the log does not tell: %s", f.logged)
+	}
+	f.units.refuse("")
+	f.deploy(one, "k1").operation(t, http.StatusOK)
+	if n := f.units.acts(); n != 1 {
+		t.Errorf("the repetition: want 1 act, have %d", n)
+	}
+	f.units.refuse("toad-act-")
+	op := f.post("/v1/services/web/rollback", "r1", "{}").operation(t, http.StatusAccepted)
+	if !op.Aborts {
+		t.Errorf("have %+v", op)
+	}
+	f.units.refuse("")
+	f.post("/v1/services/web/rollback", "r1", "{}").operation(t, http.StatusOK)
+	if n := f.units.acts(); n != 2 {
+		t.Errorf("the repetition of the abort: want 2 acts, have %d", n)
+	}
+	f.event(probation.Event{Kind: probation.Aborted, Reason: "given up"})
+	f.deploy(one, "k1").operation(t, http.StatusOK)
+	if n := f.units.acts(); n != 2 {
+		t.Errorf("what is decided was begun again: %d acts", n)
+	}
+}
+
+func TestNothingIsSavedWithoutItsLimit(t *testing.T) {
+	f := start(t)
+	f.units.refuse("toad-prepare-")
+	before := f.snapshot()
+	f.deploy(one, "k1").problem(t, 503, "state_unavailable")
+	if !maps.Equal(before, f.snapshot()) {
+		t.Error("the state folder changed")
+	}
+	f.units.refuse("")
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+}
+
+// Between the look and the lock the operation may have ended and another one begun.
+func TestOnlyTheNamedOperationIsGivenUp(t *testing.T) {
+	f := start(t)
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	f.event(probation.Event{Kind: probation.Aborted, Reason: "given up"})
+	f.deploy(two, "k2").operation(t, http.StatusAccepted)
+	op, err := f.server.Deployments.Abort(t.Context(), "web-g1", "uid 1000")
+	if err != nil || op.ID != "web-g1" || !op.Phase.Terminal() {
+		t.Errorf("want web-g1 as it ended, have %+v, %v", op, err)
+	}
+	if _, aborted := f.store.Aborted("web-g2"); aborted {
+		t.Error("the one that came next was given up")
+	}
+	if _, err := f.server.Deployments.Abort(t.Context(), "web-g9", "uid 1000"); !errors.Is(err, record.ErrUnknown) {
+		t.Errorf("have %v", err)
+	}
+}
+
+func TestEachOfTwoWhoGiveUpIsKnownAgain(t *testing.T) {
+	f := start(t)
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	f.promote()
+	f.deploy(two, "k2").operation(t, http.StatusAccepted)
+	for _, key := range []string{"r1", "r2"} {
+		f.post("/v1/services/web/rollback", key, "{}").operation(t, http.StatusAccepted)
+	}
+	f.event(probation.Event{Kind: probation.Aborted, Reason: "given up"})
+	for _, key := range []string{"r1", "r2"} {
+		if late := f.post("/v1/services/web/rollback", key, "{}").operation(t, http.StatusOK); late.ID != "web-g2" || !late.Aborts {
+			t.Errorf("%s: want web-g2 as it ended, have %+v", key, late)
+		}
+	}
+}
+
+func TestWhatWasPromotedLongAgoIsInForceStill(t *testing.T) {
+	f := start(t)
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	f.promote()
+	svc, err := f.store.Service("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := *svc.Operation
+	late.Generation, late.ID, late.Key, late.Phase = 150, "web-g150", "k150", probation.Failed
+	svc.Generation, svc.Operation = 150, &late
+	if err := f.store.Put(svc); err != nil {
+		t.Fatal(err)
+	}
+	op := f.deploy(one, "k2").operation(t, http.StatusOK)
+	if op.ID != "web-g1" || op.Phase != "promoted" || op.Digest != one || !op.Ended() || op.EndedAt.IsZero() {
+		t.Errorf("have %+v", op)
+	}
+}
+
+func TestARepetitionIsAnsweredAfterTheServiceWasTakenOut(t *testing.T) {
+	f := start(t)
+	f.deploy(one, "k1").operation(t, http.StatusAccepted)
+	delete(f.server.Enrolled.(enrolled), "web")
+	f.deploy(one, "k1").operation(t, http.StatusOK)
+	f.deploy(two, "k1").problem(t, 422, "idempotency_mismatch")
+}
+
 func TestAPromotionIsNotGivenUp(t *testing.T) {
 	f := start(t)
 	f.deploy(one, "k1").operation(t, http.StatusAccepted)
@@ -271,6 +379,7 @@ func (b broken) Accept(context.Context, probation.Enrollment, probation.Request)
 func (b broken) Abort(context.Context, string, string) (op probation.Operation, err error) {
 	return op, b.err
 }
+func (b broken) Begin(context.Context, probation.Operation) error { return b.err }
 
 func TestTroubleOfTheHostIsToldWithoutItsPaths(t *testing.T) {
 	full := fmt.Errorf("save web: %w", &fs.PathError{Op: "write", Path: "/home/toad/.local/state/toad/services/web.json", Err: syscall.ENOSPC})

@@ -71,7 +71,7 @@ func (s Service) Accept(e Enrollment, req Request, now Instant) (next Service, c
 		return reject(CodeOperationActive, "%s is in %s; wait for it, or abort it with: toad rollback %s", op.ID, op.Phase, s.Name)
 	}
 	if g := req.ExpectedGeneration; g != nil && *g != s.Generation {
-		return reject(CodeGenerationMismatch, "%s is at generation %d, the request expected %d", s.Name, s.Generation, *g)
+		return reject(CodeGenerationMismatch, "%s is at generation %d, the request expected %d; see what happened: toad status %s", s.Name, s.Generation, *g, s.Name)
 	}
 	asked := Release{Digest: req.Digest}
 	afterFailure := s.Operation != nil && s.Operation.Phase == RollbackFailed

@@ -137,6 +137,13 @@ func (s Service) Active() *Operation {
 	return s.Operation
 }
 
+// Promotion is the operation that put the release into force, as far as the release itself tells of it.
+func (s Service) Promotion() Operation {
+	at := s.Promoted.PromotedAt
+	return Operation{ID: OperationID(s.Name, s.Promoted.Generation), Service: s.Name, Generation: s.Promoted.Generation,
+		Phase: Promoted, AcceptedAt: at, EndedAt: &at, Candidate: *s.Promoted, Released: true, Retained: true}
+}
+
 // Refusal returns the refusal of a release that goes by this name, or nil.
 func (s Service) Refusal(r Release) *Refusal {
 	for i := range s.Refusals {
@@ -266,15 +273,20 @@ func CheckServiceName(name string) error {
 
 // CheckDigest says what is wrong with a digest; a deployment names nothing else.
 func CheckDigest(d string) error {
+	lower := strings.ToLower(d)
+	hex, isSHA256 := strings.CutPrefix(lower, "sha256:")
+	odd := strings.IndexFunc(hex, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
 	switch {
 	case digestForm.MatchString(d):
 		return nil
-	case strings.HasPrefix(d, "sha512:") || strings.HasPrefix(d, "sha384:"):
+	case strings.HasPrefix(lower, "sha512:") || strings.HasPrefix(lower, "sha384:"):
 		return fmt.Errorf("digest %.80q: only sha256 digests are deployed", d)
-	case digestForm.MatchString(strings.ToLower(d)):
-		return fmt.Errorf("digest %.80q: hexadecimal digits must be lower case", d)
-	case strings.HasPrefix(d, "sha256:"):
-		return fmt.Errorf("digest %.80q: want 64 hexadecimal digits after sha256:, have %d characters", d, len(d)-len("sha256:"))
+	case digestForm.MatchString(lower):
+		return fmt.Errorf("digest %.80q: a digest is written in lower case", d)
+	case isSHA256 && odd >= 0:
+		return fmt.Errorf("digest %.80q: %.4q is not a hexadecimal digit", d, []rune(hex[odd:])[0])
+	case isSHA256:
+		return fmt.Errorf("digest %.80q: want 64 hexadecimal digits after sha256:, have %d", d, len(hex))
 	}
 	return fmt.Errorf("digest %.80q: want sha256:<64 hexadecimal digits>", d)
 }

@@ -37,13 +37,15 @@ func (d desk) Accept(ctx context.Context, e probation.Enrollment, req probation.
 	return *next.Operation, false, errors.Join(d.Put(next), d.tell(next))
 }
 
-func (d desk) Abort(_ context.Context, service, by string) (probation.Operation, error) {
-	svc, err := d.Service(service)
+func (d desk) Abort(_ context.Context, id, by string) (probation.Operation, error) {
+	op, err := d.Operation(id)
 	if err != nil {
-		return probation.Operation{}, err
+		return op, err
 	}
-	return *svc.Operation, d.Store.Abort(svc.Operation.ID, by)
+	return op, d.Store.Abort(id, by)
 }
+
+func (d desk) Begin(context.Context, probation.Operation) error { return nil }
 
 func (d desk) tell(svc probation.Service) error {
 	return d.Log(svc.Operation.ID, record.Line{At: time.Now().UTC(), Level: "info", Event: string(svc.Operation.Phase), Message: "now"})

@@ -121,6 +121,9 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 	}
 	defer unlock()
 	if op, found, err := r.replay(e.Name, req); found || err != nil {
+		if found && err == nil && !op.Phase.Terminal() {
+			r.mustBegin(ctx, op) // an earlier answer may have been lost before an act was started
+		}
 		return op, found, err
 	}
 	svc, err := r.Records.Service(e.Name)
@@ -133,7 +136,10 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 	}
 	if !changed {
 		op, err := r.Records.Operation(probation.OperationID(svc.Name, svc.Promoted.Generation))
-		return op, true, err
+		if err != nil {
+			op = svc.Promotion() // older than those that are kept, or not readable any more
+		}
+		return op, true, nil
 	}
 	if svc.Operation != nil {
 		if err := r.Records.Archive(*svc.Operation); err != nil {
@@ -152,10 +158,15 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 	}
 	next.Operation = &op
 	if err := r.Records.Put(next); err != nil {
+		// A save that failed late may be found on disk all the same; then the repetition of the request carries it on.
+		if now, readErr := r.Records.Service(svc.Name); readErr == nil && now.Generation != op.Generation {
+			r.dropLimit(ctx, op, unitgen.Prepare)
+		}
 		return op, false, err
 	}
 	r.note(op, "info", string(op.Phase), fmt.Sprintf("%s accepted from %s", what(op), op.By), nil)
-	return op, false, r.Begin(ctx, op)
+	r.mustBegin(ctx, op)
+	return op, false, nil
 }
 
 func what(op probation.Operation) string {
@@ -194,31 +205,50 @@ func (r *Rollout) Begin(ctx context.Context, op probation.Operation) error {
 	return r.Units.Create(ctx, unitgen.Act(op.ID, r.Now().Wall.UnixNano(), 0, r.Program))
 }
 
-// Abort leaves word that the operation is to be given up and starts the act that does so. Promotion is not given up.
-func (r *Rollout) Abort(ctx context.Context, service, by string) (probation.Operation, error) {
+// mustBegin starts an act for what is saved already, so that the answer is the same whatever comes of it: the repetition
+// of the request, the tick and the next start of toad start an act as well, and the limit stands.
+func (r *Rollout) mustBegin(ctx context.Context, op probation.Operation) {
+	for try := 1; ; try++ {
+		err := r.Begin(ctx, op)
+		if err == nil {
+			return
+		}
+		if try == 3 || pause(ctx, 200*time.Millisecond) != nil {
+			r.note(op, "error", "step", "saved, but nothing could be started that carries it on; the hourly tick or the next start of toad will: "+err.Error(), nil)
+			return
+		}
+	}
+}
+
+// Abort leaves word that the operation is to be given up and starts the act that does so. Promotion is not given up, and
+// an operation that has ended is returned as it ended.
+func (r *Rollout) Abort(ctx context.Context, id, by string) (probation.Operation, error) {
+	service, _, ok := probation.ParseOperationID(id)
+	if !ok {
+		return probation.Operation{}, fmt.Errorf("%q: %w", id, record.ErrUnknown)
+	}
 	unlock, err := r.Records.Lock(ctx, service)
 	if err != nil {
 		return probation.Operation{}, err
 	}
 	defer unlock()
-	svc, err := r.Records.Service(service)
-	if err != nil {
-		return probation.Operation{}, err
-	}
-	op := svc.Active()
+	op, err := r.Records.Operation(id)
 	switch {
-	case op == nil:
-		return probation.Operation{}, &probation.Rejection{Code: probation.CodeInvalid, Generation: svc.Generation,
-			Detail: "nothing is under way for " + service}
+	case err != nil || op.Phase.Terminal():
+		return op, err
 	case op.Phase == probation.Promoting:
-		return *op, &probation.Rejection{Code: probation.CodeOperationActive, Operation: op.ID, Generation: svc.Generation,
+		return op, &probation.Rejection{Code: probation.CodeOperationActive, Operation: op.ID, Generation: op.Generation,
 			Detail: op.ID + " is being promoted; ask again in a moment"}
 	}
-	if err := r.Records.Abort(op.ID, by); err != nil {
-		return *op, err
+	if had, ok := r.Records.Aborted(op.ID); ok {
+		by = had + ", " + by // each request must be known again when it is repeated
 	}
-	r.note(*op, "warn", "audit", "abort asked for by "+by, nil)
-	return *op, r.Begin(ctx, *op)
+	if err := r.Records.Abort(op.ID, by); err != nil {
+		return op, err
+	}
+	r.note(op, "warn", "audit", "abort asked for by "+by, nil)
+	r.mustBegin(ctx, op)
+	return op, nil
 }
 
 // note writes one line to the operation's log and to the journal. A log that cannot be written stops nothing.
