@@ -255,8 +255,9 @@ func (w *Watch) count(i int, u UnitSample) {
 	}
 }
 
-// podmanFailed is the exit status by which Podman says that it could not run the container: a port taken, no image.
-const podmanFailed = 125
+// PodmanFailed reports whether an exit status is Podman's own: it could not run the container. A port that is taken gives
+// 126, which an entrypoint that cannot be executed gives as well; only Podman's words tell them apart.
+func PodmanFailed(exitStatus int) bool { return exitStatus == 125 || exitStatus == 126 }
 
 func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 	want, seen := w.Want[i], w.Seen[i]
@@ -264,7 +265,7 @@ func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 	unfit := func(format string, args ...any) Verdict {
 		v := Verdict{Kind: Unfit, Code: CodeCandidateExited, Reason: fmt.Sprintf(format, args...)}
 		switch {
-		case seen.ExitStatus == podmanFailed:
+		case PodmanFailed(seen.ExitStatus):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
 		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:
 			v.Code = CodeInterrupted // somebody else restarted it; that tells nothing of the release

@@ -98,7 +98,19 @@ func payload(controlGroup string) string {
 	return ""
 }
 
-// journalLines returns the last lines that an invocation of a user unit logged, oldest first.
+// entry is what is read of a journal entry.
+type entry struct {
+	Message   any    `json:"MESSAGE"` // text, or an array of bytes where it is not UTF-8
+	Container string `json:"CONTAINER_ID_FULL"`
+	Event     string `json:"PODMAN_EVENT"`
+	Command   string `json:"_COMM"`
+}
+
+// keptLines is how many of the last lines of an invocation are kept.
+const keptLines = 20
+
+// journalLines returns the last lines that an invocation of a user unit logged, oldest first: the application's own, and
+// Podman's errors.
 func journalLines(ctx context.Context, invocation string) []string {
 	if invocation == "" {
 		return nil
@@ -106,19 +118,52 @@ func journalLines(ctx context.Context, invocation string) []string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "journalctl", "--user", "_SYSTEMD_INVOCATION_ID="+invocation,
-		"-n", "20", "-o", "json", "--output-fields=MESSAGE").Output()
+		"-n", "100", "-o", "json", "--output-fields=MESSAGE,CONTAINER_ID_FULL,PODMAN_EVENT,_COMM").Output()
 	if err != nil {
 		return nil
 	}
 	var lines []string
 	for line := range strings.Lines(string(out)) {
-		var entry struct{ MESSAGE any }
-		if json.Unmarshal([]byte(line), &entry) != nil {
+		var e entry
+		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}
-		if text, ok := entry.MESSAGE.(string); ok && strings.TrimSpace(text) != "" {
-			lines = append(lines, fmt.Sprintf("%.500s", strings.TrimRight(text, "\n")))
+		if text := e.text(); strings.TrimSpace(text) != "" && e.worthTelling(text) {
+			lines = append(lines, fmt.Sprintf("%.500s", text))
 		}
 	}
-	return lines
+	return lines[max(0, len(lines)-keptLines):]
 }
+
+func (e entry) text() string {
+	switch m := e.Message.(type) {
+	case string:
+		return strings.TrimRight(m, "\n")
+	case []any:
+		b := make([]byte, 0, len(m))
+		for _, v := range m {
+			if f, ok := v.(float64); ok {
+				b = append(b, byte(f))
+			}
+		}
+		return strings.TrimRight(string(b), "\n")
+	}
+	return ""
+}
+
+// worthTelling leaves out what Podman and its helpers tell of themselves while all is well.
+func (e entry) worthTelling(text string) bool {
+	switch {
+	case e.Container != "":
+		return true
+	case e.Event != "":
+		return false
+	case e.Command == "podman":
+		return !payloadID.MatchString(text)
+	case e.Command == "conmon", strings.HasPrefix(e.Command, "pasta"):
+		return strings.Contains(text, "rror") || strings.HasPrefix(text, "Failed")
+	}
+	return true
+}
+
+var payloadID = regexp.MustCompile(`^[0-9a-f]{64}$`)

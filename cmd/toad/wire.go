@@ -70,7 +70,7 @@ func (h *host) close() { _ = h.bus.Close() }
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
 	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
-		Manager: managerID(), Status: status, Log: h.log}
+		Manager: managerID(), Status: status, Log: h.log, Lines: h.lastLines}
 }
 
 func quadletDirs(runtimeDir string) quadlet.Dirs {

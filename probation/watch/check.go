@@ -42,6 +42,8 @@ type Check struct {
 	Manager    string       // which run of the user manager this is
 	Status     func(string) // the unit's status line
 	Log        *slog.Logger
+	// Lines returns the last lines that an invocation logged, redacted.
+	Lines func(ctx context.Context, op probation.Operation, invocation string) []string
 
 	op    probation.Operation
 	phase probation.Phase
@@ -85,6 +87,7 @@ func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdi
 			c.tell(w, "cannot look: "+err.Error())
 		default:
 			w, verdict = w.Next(sample)
+			verdict = c.podmansWords(ctx, w, verdict)
 			if err := c.keep(w, verdict); err != nil {
 				return verdict, err
 			}
