@@ -90,6 +90,8 @@ func (e enrolled) Names() []string {
 	return names
 }
 
+func (e enrolled) Invalid() error { return nil }
+
 type fixture struct {
 	*testing.T
 	store  *record.Store

@@ -49,8 +49,6 @@ func problemOf(err error) *api.Problem {
 		p := refuse(status, rejection.Code, rejection.Detail)
 		p.Generation, p.Operation = &rejection.Generation, rejection.Operation
 		return p
-	case errors.Is(err, ErrUnknownService):
-		return refuse(http.StatusNotFound, probation.CodeUnknownService, err.Error())
 	case errors.Is(err, record.ErrUnknown):
 		return refuse(http.StatusNotFound, probation.CodeUnknownOperation, err.Error())
 	case errors.Is(err, record.ErrDamaged):

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"toad/httpd/api"
 	"toad/probation"
@@ -22,7 +23,7 @@ func (s *Server) known(name string) error {
 	}
 	_, err := s.Enrolled.Enrollment(name)
 	if !errors.Is(err, ErrUnknownService) {
-		return nil // an enrollment that cannot be read is found out by the one who needs it
+		return err
 	}
 	if svc, err := s.Records.Service(name); err == nil && svc.Generation == 0 {
 		return s.unknown(name)
@@ -30,10 +31,32 @@ func (s *Server) known(name string) error {
 	return nil
 }
 
+// unknown says that a service is not enrolled, and whether an edit that is not in force may be why.
 func (s *Server) unknown(name string) error {
 	p := refuse(http.StatusNotFound, probation.CodeUnknownService, fmt.Sprintf("no service %.80q is enrolled", name))
 	p.Hint = "toad status lists the enrolled services"
+	if why := s.invalidEnrollment(); why != "" {
+		p.Detail += "; " + strings.ReplaceAll(why, "\n", "; ")
+		p.Hint = "mend the enrollment; toad status tells whether it is in force"
+	}
 	return p
+}
+
+// invalidEnrollment is what is wrong with the enrollment as it is now, a line for each fault.
+func (s *Server) invalidEnrollment() string {
+	if err := s.Enrolled.Invalid(); err != nil {
+		return withoutPaths(err.Error())
+	}
+	return ""
+}
+
+// enrollment is the operator's word on a service that is to be changed.
+func (s *Server) enrollment(name string) (probation.Enrollment, error) {
+	e, err := s.Enrolled.Enrollment(name)
+	if errors.Is(err, ErrUnknownService) {
+		err = s.unknown(name)
+	}
+	return e, err
 }
 
 // services is GET /v1/services.
@@ -44,7 +67,7 @@ func (s *Server) services(c *call) error {
 	}
 	names := append(s.Enrolled.Names(), recorded...)
 	slices.Sort(names)
-	out := api.Services{Services: []api.Service{}}
+	out := api.Services{Services: []api.Service{}, EnrollmentInvalid: s.invalidEnrollment()}
 	for _, name := range slices.Compact(names) {
 		svc, err := s.read(name)
 		if err != nil {
@@ -68,6 +91,7 @@ func (s *Server) service(c *call) error {
 	if err != nil {
 		return err
 	}
+	svc.EnrollmentInvalid = s.invalidEnrollment()
 	writeJSON(c, http.StatusOK, svc)
 	return nil
 }

@@ -51,6 +51,8 @@ type Records interface {
 type Enrolled interface {
 	Enrollment(name string) (probation.Enrollment, error) // ErrUnknownService
 	Names() []string
+	// Invalid says why the enrollment as it is now is not in force, a line for each fault; nil if it is.
+	Invalid() error
 }
 
 // Options are what a Server is made of. Idle and StateDir may be left out.

@@ -50,7 +50,7 @@ func (s *Server) deploy(c *call) error {
 	if found, err := s.replay(c, name, req); found || err != nil {
 		return err
 	}
-	e, err := s.Enrolled.Enrollment(name)
+	e, err := s.enrollment(name)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *Server) rollback(c *call) error {
 		}
 		return s.abort(c, *op, body, req)
 	}
-	e, err := s.Enrolled.Enrollment(name)
+	e, err := s.enrollment(name)
 	if err != nil {
 		return err
 	}

@@ -358,7 +358,7 @@ func TestADamagedRecordStopsOneServiceOnly(t *testing.T) {
 		}
 	}
 	services, err := f.client().Services(context.Background())
-	if err != nil || len(services) != 2 || services[1].Damaged == "" || services[0].Damaged != "" {
+	if err != nil || len(services.Services) != 2 || services.Services[1].Damaged == "" || services.Services[0].Damaged != "" {
 		t.Errorf("have %+v, %v", services, err)
 	}
 	f.post("/v1/services/db/deployments", "k1", fmt.Sprintf(`{"digest":%q}`, one)).operation(t, http.StatusAccepted)

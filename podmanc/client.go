@@ -116,7 +116,7 @@ func (c *Client) dial(ctx context.Context) (context.Context, Version, error) {
 	case version == Version{}:
 		return nil, version, c.noPodman(errors.New("what answers does not say that it is Podman"))
 	case version.Major < oldest:
-		return nil, version, fmt.Errorf("%w: it is %s, toad needs %d.0.0 or newer", ErrTooOld, version, oldest)
+		return nil, version, fmt.Errorf("%w: it is %s, toad needs %d.0.0 or newer; upgrade it", ErrTooOld, version, oldest)
 	}
 	return context.WithoutCancel(conn), version, nil
 }

@@ -34,7 +34,19 @@ type PullError struct {
 	cause  error
 }
 
-func (e *PullError) Error() string { return fmt.Sprintf("pull %s: %v: %s", e.Ref, e.Class, e.Detail) }
+func (e *PullError) Error() string {
+	text := fmt.Sprintf("pull %s: %v: %s", e.Ref, e.Class, e.Detail)
+	switch repo, _, _ := strings.Cut(e.Ref, "@"); e.Class {
+	case ErrDenied:
+		registry, _, _ := strings.Cut(repo, "/")
+		text += "; to log in: podman login " + registry
+	case ErrNotFound:
+		text += "; is it pushed to " + repo + "?"
+	case ErrPlatform:
+		text += "; push an image for this host's architecture too"
+	}
+	return text
+}
 
 // Unwrap is for errors.Is and errors.As.
 func (e *PullError) Unwrap() []error {

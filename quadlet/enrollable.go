@@ -139,17 +139,16 @@ func checkSame(s Setting, ref, image string) Problems {
 
 // checkCommand judges what would run. It sees what no file of the Quadlet says: a drop-in of systemd's own.
 func checkCommand(src Source, g Generated, image string) Problems {
-	blame := Problem{File: src.Path, Key: g.Unit, Fix: "look at systemctl --user cat " + g.Unit}
 	for _, path := range slices.Backward(g.DropInPaths) {
 		s, err := readUnit(path)
 		if err != nil {
 			continue
 		}
 		if set, ok := s.last("Service", "ExecStart"); ok {
-			blame = set.problem("", "take ExecStart= out: a pin cannot reach it")
-			break
+			return Problems{set.problem("takes the place of the command that Podman's generator made", "take ExecStart= out: a pin cannot reach it")}
 		}
 	}
+	blame := Problem{File: src.Path, Key: g.Unit, Fix: "look at systemctl --user cat " + g.Unit}
 	written, _ := src.settings.last("Container", "Image")
 	run, err := theRun(g, written.Value)
 	if err != nil {

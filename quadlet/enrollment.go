@@ -21,6 +21,7 @@ import (
 // File is the operator's enrollment: the services, sorted by name, and where alerts go.
 type File struct {
 	Path     string
+	Text     []byte // as it was read
 	Services []probation.Enrollment
 	Alerts   Alerts
 }
@@ -93,7 +94,7 @@ func Parse(path string, data []byte) (*File, error) {
 		return nil, Problems{syntaxProblem(path, err)}
 	}
 	r := &reader{file: path, lines: keyLines(data)}
-	out := &File{Path: path}
+	out := &File{Path: path, Text: data}
 	top := r.table("", root)
 	for name, service := range top.tables("service") {
 		out.Services = append(out.Services, readService(name, service))

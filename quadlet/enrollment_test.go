@@ -83,8 +83,13 @@ func TestAFullEnrollment(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := probation.Limits{Deadline: 5 * time.Minute, Stable: 10 * time.Second, Pull: 10 * time.Minute, Keep: 2}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := &File{
 		Path: path,
+		Text: text,
 		Services: []probation.Enrollment{
 			{
 				Name: "db-1", Units: []string{"db@main.container"}, Image: "[::1]:5000/db",

@@ -78,7 +78,11 @@ func parseImage(arg string) (repository, digest string, err error) {
 			"skopeo inspect --format '{{.Digest}}' docker://%s", image)
 	}
 	if err := probation.CheckDigest(digest); err != nil {
-		return "", "", usagef("%w", err)
+		image := "REPOSITORY:TAG"
+		if repository != "" {
+			image = withoutTag(repository) + ":TAG"
+		}
+		return "", "", hint(usagef("%w", err), "skopeo inspect --format '{{.Digest}}' docker://%s", image)
 	}
 	return withoutTag(repository), digest, nil
 }
@@ -131,7 +135,7 @@ func (d *deployment) request(current int) api.DeployRequest {
 // checkGeneration refuses a number that would be taken for none.
 func checkGeneration(n int) error {
 	if n < -1 {
-		return usagef("--expect-generation %d: there is no such generation", n)
+		return hint(usagef("--expect-generation %d: there is no such generation", n), "toad status tells at which generation a service is")
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -9,14 +12,19 @@ import (
 	"time"
 
 	"toad/httpd"
+	"toad/internal/atomicfile"
 	"toad/probation"
 	"toad/quadlet"
 )
 
 // enrolled is the enrollment file, read again when it has changed. An edit that is not valid keeps the last good one in
-// force and is told.
+// force and is told; so does a file that is missing: an editor may be at it.
 type enrolled struct {
 	path string
+	// last is the copy of the last good one, which the daemon keeps: it may end and come back while the file is not valid.
+	last  string
+	keeps bool
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	file    *quadlet.File
@@ -26,20 +34,18 @@ type enrolled struct {
 
 // Enrollment returns what the operator says of a service.
 func (e *enrolled) Enrollment(name string) (probation.Enrollment, error) {
-	file, err := e.current()
-	if err != nil {
-		return probation.Enrollment{}, err
+	if file := e.current(); file != nil {
+		if s, ok := file.Service(name); ok {
+			return s, nil
+		}
 	}
-	if s, ok := file.Service(name); ok {
-		return s, nil
-	}
-	return probation.Enrollment{}, fmt.Errorf("%w %q: it is not in %s", httpd.ErrUnknownService, name, "the enrollment file")
+	return probation.Enrollment{}, fmt.Errorf("%w: %.80q is not enrolled", httpd.ErrUnknownService, name)
 }
 
 // Names lists the enrolled services, sorted.
 func (e *enrolled) Names() []string {
-	file, err := e.current()
-	if err != nil {
+	file := e.current()
+	if file == nil {
 		return nil
 	}
 	var names []string
@@ -52,46 +58,91 @@ func (e *enrolled) Names() []string {
 
 // Alerts says where alerts go.
 func (e *enrolled) Alerts() (quadlet.Alerts, error) {
-	file, err := e.current()
-	if err != nil {
-		return quadlet.Alerts{}, err
+	file := e.current()
+	if file == nil {
+		return quadlet.Alerts{}, e.Invalid()
 	}
 	return file.Alerts, nil
 }
 
-// Invalid says why the file as it is now is not in force; nil if it is.
+// Invalid says why the file as it is now is not in force, and what is; nil if it is.
 func (e *enrolled) Invalid() error {
-	_, err := e.current()
+	file := e.current()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err == nil {
-		err = e.invalid
+	switch {
+	case e.invalid == nil:
+		return nil
+	case file == nil:
+		return fmt.Errorf("%w\nno enrollment is in force", e.invalid)
 	}
-	return err
+	return fmt.Errorf("%w\nthe last good enrollment stays in force", e.invalid)
 }
 
-func (e *enrolled) current() (*quadlet.File, error) {
+// current is the enrollment in force; nil if none ever was.
+func (e *enrolled) current() *quadlet.File {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	stamp := "missing"
-	if info, err := os.Stat(e.path); err == nil {
-		stamp = fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode())
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			stamp += fmt.Sprint(" ", st.Ino, st.Uid, st.Ctim)
-		}
-		if time.Since(info.ModTime()) < 2*time.Second {
-			stamp = "" // it may change again within the clock's grain
+	stamp := e.look()
+	if stamp != "" && stamp == e.stamp {
+		return e.file
+	}
+	e.stamp = stamp
+	file, err := quadlet.Load(e.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = quadlet.Problem{File: e.path, What: "there is no such file", Fix: "write it: it says which services toad may deploy"}
+	}
+	if err != nil && (e.invalid == nil || err.Error() != e.invalid.Error()) {
+		e.log.Error("the enrollment is not in force as it is now", "err", err)
+	}
+	e.invalid = err
+	switch {
+	case err == nil:
+		e.file = file
+		e.keep()
+	case e.file == nil:
+		e.file = e.kept()
+	}
+	return e.file
+}
+
+// look tells one state of the file from another; "" when it may change again within the clock's grain.
+func (e *enrolled) look() string {
+	info, err := os.Stat(e.path)
+	if err != nil {
+		return err.Error()
+	}
+	stamp := fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode())
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		stamp += fmt.Sprint(" ", st.Ino, st.Uid, st.Ctim)
+		if time.Since(time.Unix(st.Ctim.Unix())) < 2*time.Second {
+			return ""
 		}
 	}
-	if stamp == "" || stamp != e.stamp {
-		file, err := quadlet.Load(e.path)
-		e.stamp, e.invalid = stamp, err
-		if err == nil {
-			e.file = file
-		}
+	return stamp
+}
+
+func (e *enrolled) keep() {
+	if !e.keeps {
+		return
 	}
-	if e.file == nil {
-		return nil, fmt.Errorf("no enrollment is in force: %w", e.invalid)
+	if had, err := os.ReadFile(e.last); err == nil && string(had) == string(e.file.Text) {
+		return
 	}
-	return e.file, nil
+	if err := atomicfile.Write(e.last, e.file.Text, 0o600); err != nil {
+		e.log.Warn("the enrollment could not be kept", "err", err)
+	}
+}
+
+func (e *enrolled) kept() *quadlet.File {
+	text, err := os.ReadFile(e.last)
+	if err != nil {
+		return nil
+	}
+	file, err := quadlet.Parse(e.path, text)
+	if err != nil {
+		e.log.Warn("the last good enrollment is not valid any more", "err", err)
+		return nil
+	}
+	return file
 }

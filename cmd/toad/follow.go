@@ -224,7 +224,7 @@ func after(op api.Operation) string {
 	case probation.Failed:
 		switch probation.Code(op.Code) {
 		case probation.CodePullUnavailable:
-			return "the registry was out of reach; try again later"
+			return fmt.Sprintf("try again later; toad log %s tells more", op.ID)
 		case probation.CodeAborted:
 			return ""
 		}

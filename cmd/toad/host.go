@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +30,23 @@ func now() probation.Instant {
 		i.BootID = strings.TrimSpace(string(id))
 	}
 	return i
+}
+
+// notRoot keeps the host's root from writing files into a user's folders that the user's toad could then not change.
+func notRoot() error {
+	if os.Geteuid() != 0 || inUserNamespace() {
+		return nil
+	}
+	return hint(exitError{exitNotAllowed, errors.New("this is root, and toad belongs to the user whose containers it manages")}, "%s", asUser)
+}
+
+const asUser = "run it as that user, e.g. sudo -iu USER toad …"
+
+// inUserNamespace reports whether uid 0 is some other user of the host.
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	fields := strings.Fields(string(text))
+	return err == nil && (len(fields) != 3 || fields[0] != "0" || fields[1] != "0" || fields[2] != "4294967295")
 }
 
 // managerID tells one run of the user manager from the next within a boot: the parent's pid and start time. It is for

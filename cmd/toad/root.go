@@ -310,6 +310,10 @@ func (g *globals) runtimeDir() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", hint(configError{fmt.Errorf("XDG_RUNTIME_DIR is not set and there is no %s", dir)},
+	missing := configError{fmt.Errorf("XDG_RUNTIME_DIR is not set and there is no %s", dir)}
+	if notRoot() != nil {
+		return "", hint(missing, "this is root: %s; or give --endpoint", asUser)
+	}
+	return "", hint(missing,
 		"loginctl enable-linger %d, then log in as that user; for another toad give --endpoint", uid)
 }

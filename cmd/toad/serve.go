@@ -39,22 +39,21 @@ func serveCmd(g *globals) *ffcli.Command {
 }
 
 func serve(ctx context.Context, g *globals) error {
-	h, err := wire(ctx, g)
+	// Without the bus the daemon can still say so, and what is on record; who asks would else wait for an answer in vain.
+	h, err := wireUp(g)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	unlock, err := h.records.LockServe()
 	if err != nil {
-		return configError{err}
+		return hint(configError{err}, "one is enough: systemctl --user status toad.service")
 	}
 	defer unlock()
+	h.enrolled.keeps = true
 	listener, err := apiListener(g)
 	if err != nil {
 		return configError{err}
-	}
-	if err := h.rollout.Resume(ctx); err != nil {
-		h.log.Error("carry on", "err", err)
 	}
 	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: h.records, Enrolled: h.enrolled,
 		Health: h.health, StateDir: h.records.Dir(), Log: h.log})
@@ -102,9 +101,18 @@ func (h *host) health(ctx context.Context) error {
 	return errors.Join(h.bus.Ping(ctx), podmanErr, h.enrolled.Invalid(), h.heartbeat())
 }
 
+// carryOn starts an act for all that is owed.
+func (h *host) carryOn(ctx context.Context) {
+	if err := h.rollout.Resume(ctx); err != nil {
+		h.log.Error("carry on", "err", err)
+	}
+}
+
 // watchdog pings systemd each time a bus call and a state write have come back, with success or an error: only a hang
-// kills the daemon.
+// kills the daemon. What is owed is carried on at the start, and when a host in trouble is well again.
 func (h *host) watchdog(ctx context.Context) {
+	well := h.bus.Ping(ctx) == nil
+	h.carryOn(ctx)
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {
 		return
@@ -112,10 +120,15 @@ func (h *host) watchdog(ctx context.Context) {
 	tick := time.NewTicker(interval / 4)
 	defer tick.Stop()
 	for {
-		if err := errors.Join(h.bus.Ping(ctx), h.heartbeat()); err != nil && ctx.Err() == nil {
+		err := errors.Join(h.bus.Ping(ctx), h.heartbeat())
+		if err != nil && ctx.Err() == nil {
 			h.log.Warn("watchdog", "err", err)
 		}
 		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		if err == nil && !well {
+			h.carryOn(ctx)
+		}
+		well = err == nil
 		select {
 		case <-ctx.Done():
 			return

@@ -75,14 +75,25 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 	if err := exportBinary(h.rollout.Program.Exe); err != nil {
 		return err
 	}
+	runtimeDir, err := g.runtimeDir()
+	if err != nil {
+		return err
+	}
 	for _, argv := range [][]string{
 		{"daemon-reload"},
 		{"enable", "toad-reconcile.service"},
 		append([]string{"enable", "--now"}, started...),
 		{"try-restart", "toad.service"},
 	} {
-		if err := systemctl(ctx, argv...); err != nil {
+		if err := systemctl(ctx, runtimeDir, argv...); err != nil {
 			return err
+		}
+	}
+	if _, err := os.Stat(h.enrolled.path); err == nil {
+		if err := h.enrolled.Invalid(); err != nil {
+			for _, l := range lines(err.Error()) {
+				fmt.Fprintf(g.Stdout, "enrollment: %s\n", clean(l))
+			}
 		}
 	}
 	fmt.Fprintln(g.Stdout, "toad is set up: requests arrive at toad.socket; next, enroll a service and run: toad status")
@@ -146,10 +157,13 @@ func exportBinary(to string) error {
 	return atomicfile.Write(to, data, 0o700)
 }
 
-func systemctl(ctx context.Context, args ...string) error {
+// systemctl is given the runtime folder: a login by su or sudo does not set it.
+func systemctl(ctx context.Context, runtimeDir string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, "systemctl", append([]string{"--user"}, args...)...)
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtimeDir)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("systemctl --user %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
 	}

@@ -44,17 +44,29 @@ func (g *globals) statusOfAll(ctx context.Context, c *api.Client) error {
 		return reached(c, err)
 	}
 	if g.JSON {
-		return printJSON(g.Stdout, api.Services{Services: services})
-	}
-	if len(services) == 0 {
-		_, err := fmt.Fprintln(g.Stdout, "no service is enrolled")
-		return err
+		return printJSON(g.Stdout, services)
 	}
 	rows := [][]string{{"SERVICE", "PHASE", "DIGEST", "GEN", "AGE", "DEADLINE", "NOTE"}}
-	for _, s := range services {
+	for _, s := range services.Services {
 		rows = append(rows, row(s, g.now()))
 	}
-	return g.table(rows)
+	if len(rows) == 1 {
+		_, err = fmt.Fprintln(g.Stdout, "no service is enrolled")
+	} else {
+		err = g.table(rows)
+	}
+	for _, l := range lines(services.EnrollmentInvalid) {
+		g.say("enrollment: %s", l)
+	}
+	return err
+}
+
+// lines is a text as its lines; none of an empty one.
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
 }
 
 func row(s api.Service, now time.Time) []string {
@@ -150,8 +162,12 @@ func (g *globals) statusOf(ctx context.Context, c *api.Client, name string) erro
 
 // detail is what is shown of one service: a word and what it says.
 func detail(s api.Service, now time.Time) [][2]string {
+	var invalid [][2]string
+	for _, l := range lines(s.EnrollmentInvalid) {
+		invalid = append(invalid, [2]string{"enrollment", l})
+	}
 	if s.Damaged != "" {
-		return [][2]string{{"service", s.Service}, {"damaged", s.Damaged}}
+		return append([][2]string{{"service", s.Service}, {"damaged", s.Damaged}}, invalid...)
 	}
 	in := "nothing of toad's yet"
 	if s.Promoted != nil {
@@ -181,7 +197,7 @@ func detail(s api.Service, now time.Time) [][2]string {
 	if s.Unenrolled {
 		out = append(out, [2]string{"note", "not enrolled any more; it takes no deployment"})
 	}
-	return out
+	return append(out, invalid...)
 }
 
 func ago(at, now time.Time) string {

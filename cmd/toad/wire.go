@@ -32,6 +32,21 @@ type host struct {
 
 // wire opens the state folder and the bus. Podman is asked only when something needs it.
 func wire(ctx context.Context, g *globals) (*host, error) {
+	h, err := wireUp(g)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.bus.Ping(ctx); errors.Is(err, userbus.ErrNoBus) {
+		return nil, configError{err}
+	}
+	return h, nil
+}
+
+// wireUp is wire for one that can do without the bus for a while.
+func wireUp(g *globals) (*host, error) {
+	if err := notRoot(); err != nil {
+		return nil, err
+	}
 	state, err := g.stateDir()
 	if err != nil {
 		return nil, err
@@ -44,19 +59,16 @@ func wire(ctx context.Context, g *globals) (*host, error) {
 	if err != nil {
 		return nil, configError{err}
 	}
-	bus, err := userbus.Dial(ctx)
-	if err != nil {
-		return nil, configError{err}
-	}
 	enrollment, err := g.enrollmentPath()
 	if err != nil {
 		return nil, err
 	}
-	h := &host{records: records, bus: bus, enrolled: &enrolled{path: enrollment}, log: logger(g.Stderr)}
+	h := &host{records: records, bus: userbus.New(), log: logger(g.Stderr)}
+	h.enrolled = &enrolled{path: enrollment, last: filepath.Join(state, "enrollment.toml"), log: h.log}
 	h.podman = podmanc.New(filepath.Join(runtimeDir, "podman", "podman.sock"))
 	h.alerts = alert.New(filepath.Join(state, "alerts"))
 	h.rollout = &rollout.Rollout{
-		Records: records, Units: bus, Jobs: bus, Manager: bus,
+		Records: records, Units: h.bus, Jobs: h.bus, Manager: h.bus,
 		Images:  images{h.podman, filepath.Join(state, "images")},
 		Quadlet: quadletDirs(runtimeDir),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment},
@@ -94,7 +106,7 @@ func (i images) Pull(ctx context.Context, ref string, progress func(string)) err
 	err := i.podman.Pull(ctx, ref, progress)
 	var p *podmanc.PullError
 	if !errors.As(err, &p) {
-		return err
+		return lasting(err)
 	}
 	code := probation.CodePullFailed
 	switch {
@@ -112,12 +124,20 @@ func (i images) Image(ctx context.Context, ref string) (rollout.Image, error) {
 		err = fmt.Errorf("%w: %s", rollout.ErrNoImage, ref)
 	}
 	return rollout.Image{ID: m.ID, Digest: m.Digest, Digests: m.Digests, RepoDigests: m.RepoDigests, OS: m.OS,
-		Architecture: m.Architecture, Healthcheck: m.Healthcheck}, err
+		Architecture: m.Architecture, Healthcheck: m.Healthcheck}, lasting(err)
+}
+
+// lasting marks what another try would meet again.
+func lasting(err error) error {
+	if errors.Is(err, podmanc.ErrTooOld) {
+		return &rollout.PullError{Code: probation.CodeUnavailable, Err: err}
+	}
+	return err
 }
 
 func (i images) Container(ctx context.Context, id string) (rollout.Container, error) {
 	c, err := i.podman.Container(ctx, id)
-	return rollout.Container{ID: c.ID, ImageID: c.ImageID, Operation: c.Labels[rollout.OperationLabel], Running: c.Running}, err
+	return rollout.Container{ID: c.ID, ImageID: c.ImageID, Operation: c.Labels[rollout.OperationLabel], Running: c.Running}, lasting(err)
 }
 
 func (i images) Retain(ctx context.Context, id string) error {

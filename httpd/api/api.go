@@ -19,11 +19,15 @@ type Service struct {
 	Damaged string `json:"damaged,omitempty"`
 	// Unenrolled is set when the service has a record but no enrollment any more.
 	Unenrolled bool `json:"unenrolled,omitempty"`
+	// EnrollmentInvalid is as in Services. It is told of a service that is asked for by its name.
+	EnrollmentInvalid string `json:"enrollment_invalid,omitempty"`
 }
 
 // Services is the answer of GET /v1/services, sorted by name.
 type Services struct {
 	Services []Service `json:"services"`
+	// EnrollmentInvalid says why the enrollment file as it is now is not in force, and what is; a line for each fault.
+	EnrollmentInvalid string `json:"enrollment_invalid,omitempty"`
 }
 
 // Release is what a generation put in force. What ran before the first deployment has generation 0, no PromotedAt, and

@@ -90,11 +90,11 @@ func New(endpoint, token string) (*Client, error) {
 // Endpoint is what the client was made of.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Services lists all services.
-func (c *Client) Services(ctx context.Context) ([]Service, error) {
+// Services lists all services, and says whether the enrollment as it is now is in force.
+func (c *Client) Services(ctx context.Context) (Services, error) {
 	var out Services
 	err := c.get(ctx, "/v1/services", &out)
-	return out.Services, err
+	return out, err
 }
 
 // Service reads one service.

@@ -39,7 +39,8 @@ func (r *Rollout) prepare(ctx context.Context, op probation.Operation) error {
 		return nil // another act is at it, and carries on
 	}
 	defer unlock()
-	work, cancel := context.WithTimeout(ctx, max(0, op.PrepareBy.LeftAt(r.Now())))
+	// A little less than the timer has, which knows nothing of why it was not done.
+	work, cancel := context.WithTimeout(ctx, max(0, op.PrepareBy.LeftAt(r.Now())-500*time.Millisecond))
 	defer cancel()
 	go r.dropWhenMovedOn(work, cancel, op)
 
@@ -48,18 +49,40 @@ func (r *Rollout) prepare(ctx context.Context, op probation.Operation) error {
 		return err
 	}
 	ev := r.event(probation.Prepared, "")
-	ev.Candidate, ev.InForce, err = r.prepared(work, svc, op)
+	ev.Candidate, ev.InForce, err = r.preparedInTime(work, svc, op)
 	if err != nil {
 		var f *failure
-		if !errors.As(err, &f) {
-			if work.Err() == nil {
-				return err // the bus or Podman itself: the act comes again, within the limit
-			}
+		var p *PullError
+		switch {
+		case errors.As(err, &f):
+		case errors.As(err, &p):
+			f = &failure{p.Code, err}
+		default:
 			f = &failure{probation.CodePullUnavailable, fmt.Errorf("not done within the limit of the preparation: %w", err)}
 		}
 		ev = probation.Event{Kind: probation.PrepareFailed, Code: f.code, Reason: f.Error()}
 	}
 	return r.finishPrepare(ctx, op, ev)
+}
+
+// preparedInTime tries again, until the context ends, what the bus or Podman itself did not let be done, and tells why.
+func (r *Rollout) preparedInTime(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Release, *probation.Release, error) {
+	told := ""
+	for {
+		candidate, inForce, err := r.prepared(ctx, svc, op)
+		var f *failure
+		var p *PullError
+		if err == nil || errors.As(err, &f) || errors.As(err, &p) || ctx.Err() != nil {
+			return candidate, inForce, err
+		}
+		if err.Error() != told {
+			told = err.Error()
+			r.note(op, "warn", "step", "this is tried again while the preparation may last: "+told, nil)
+		}
+		if pause(ctx, time.Second) != nil {
+			return candidate, inForce, err
+		}
+	}
 }
 
 // finishPrepare saves what a preparation came to, unless the operation has moved on meanwhile.
@@ -76,7 +99,7 @@ func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev 
 	if svc.Operation == nil || svc.Operation.ID != op.ID || svc.Operation.Phase != probation.Preparing {
 		return nil
 	}
-	if _, stopped := r.find(*svc.Operation); stopped {
+	if found, stopped := r.find(*svc.Operation); stopped && (found.Kind == probation.Aborted || ev.Kind == probation.Prepared) {
 		return nil // aborted, or past its limit: the next look says so
 	}
 	ev.At = r.Now()
@@ -248,7 +271,8 @@ func verified(rel probation.Release, img Image, ref string) (probation.Release, 
 		return rel, fail(probation.CodePullFailed, "the image that came for %s is known as %s", ref, strings.Join(img.Digests, ", "))
 	}
 	if img.OS != "linux" || img.Architecture != runtime.GOARCH {
-		return rel, fail(probation.CodeWrongPlatform, "the image is for %s/%s, this host is linux/%s", img.OS, img.Architecture, runtime.GOARCH)
+		return rel, fail(probation.CodeWrongPlatform, "the image is for %s/%s, this host is linux/%s; push one for this platform, and deploy its digest",
+			img.OS, img.Architecture, runtime.GOARCH)
 	}
 	rel.ImageID = img.ID
 	if ref == img.ID {

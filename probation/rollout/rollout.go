@@ -72,7 +72,7 @@ type Container struct {
 	Running     bool
 }
 
-// PullError says by its code what kind of trouble a pull met.
+// PullError says by its code why an image cannot be had. It ends a preparation.
 type PullError struct {
 	Code probation.Code
 	Err  error
@@ -158,8 +158,11 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 	}
 	next.Operation = &op
 	if err := r.Records.Put(next); err != nil {
-		// A save that failed late may be found on disk all the same; then the repetition of the request carries it on.
-		if now, readErr := r.Records.Service(svc.Name); readErr == nil && now.Generation != op.Generation {
+		switch now, readErr := r.Records.Service(svc.Name); {
+		case readErr != nil:
+		case now.Generation == op.Generation:
+			r.mustBegin(ctx, op) // the save failed late, and is found all the same: the repetition of the request finds it too
+		default:
 			r.dropLimit(ctx, op, unitgen.Prepare)
 		}
 		return op, false, err

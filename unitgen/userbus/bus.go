@@ -45,10 +45,13 @@ type Bus struct {
 	closed bool
 }
 
+// New returns a bus that dials at its first call, and again at each call until one gets through.
+func New() *Bus { return &Bus{turn: make(chan struct{}, 1)} }
+
 // Dial connects to the bus at DBUS_SESSION_BUS_ADDRESS, else in XDG_RUNTIME_DIR, else in /run/user/<uid>. The error
 // is ErrNoBus and says what to do.
 func Dial(ctx context.Context) (*Bus, error) {
-	b := &Bus{turn: make(chan struct{}, 1)}
+	b := New()
 	ctx, cancel := bounded(ctx, callTimeout)
 	defer cancel()
 	if _, err := b.connection(ctx); err != nil {
