@@ -27,6 +27,7 @@ type UnitSample struct {
 	Job         string // type of the job queued for it; empty when there is none
 	StopSeen    bool   // a stop job was queued since the last sample
 	ExitStatus  int
+	MemoryLimit bool   // the unit or its container has a limit of memory of its own
 	Container   string // id of the container in the unit's cgroup
 	ImageID     string // its image
 	Operation   string // its io.toad.operation label
@@ -71,6 +72,8 @@ type Watch struct {
 	Interval time.Duration
 	Timeout  time.Duration
 	Budget   int
+	// Queued says that all restart jobs are queued. Before that an invocation may be one that such a job still ends.
+	Queued bool
 
 	Seen       []Seen        // per unit of Want
 	Last       time.Duration // of the last sample; 0 before the first
@@ -197,8 +200,8 @@ func (w *Watch) judge(i int, u UnitSample) (ready bool, why string, v Verdict) {
 		return false, "", Verdict{Kind: Stopped, Code: CodeStopped, Reason: u.Service + " was stopped by somebody else"}
 	}
 	if seen.Invocation == "" {
-		if u.Invocation == want.Replaces {
-			return false, u.Service + " still runs its former invocation", Verdict{}
+		if !w.Queued || u.Invocation == want.Replaces {
+			return false, u.Service + " is about to be restarted", Verdict{}
 		}
 		if u.Job != "" { // the restart is under way: the baseline is the invocation it leaves
 			return false, u.Service + " is starting", Verdict{}
@@ -259,12 +262,18 @@ func (w *Watch) count(i int, u UnitSample) {
 // 126, which an entrypoint that cannot be executed gives as well; only Podman's words tell them apart.
 func PodmanFailed(exitStatus int) bool { return exitStatus == 125 || exitStatus == 126 }
 
+// killed is how a process ends that got SIGKILL. No program does that to itself: somebody did, or the kernel for want of
+// memory, which is the release's doing only where the unit's own limit was met.
+const killed = 128 + 9
+
 func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 	want, seen := w.Want[i], w.Seen[i]
 	waiting := u.SubState == "auto-restart" || u.SubState == "auto-restart-queued" || u.SubState == "failed-before-auto-restart"
 	unfit := func(format string, args ...any) Verdict {
 		v := Verdict{Kind: Unfit, Code: CodeCandidateExited, Reason: fmt.Sprintf(format, args...)}
 		switch {
+		case seen.ExitStatus == killed && !u.MemoryLimit:
+			v.Code, v.Reason = CodeInterrupted, v.Reason+": it was killed from outside, or the host was out of memory"
 		case PodmanFailed(seen.ExitStatus):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
 		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:
@@ -314,4 +323,9 @@ func Wants(op Operation) []Want {
 		all = append(all, w)
 	}
 	return all
+}
+
+// Queued reports whether all restart jobs of an operation's phase are queued.
+func Queued(op Operation) bool {
+	return op.Phase == Probation || op.Phase == Promoting || (op.Phase == Restoring && op.Replaced)
 }

@@ -18,7 +18,9 @@ func newStory(t *testing.T, budget int) *story {
 	e := enrollment()
 	e.Limit.Restarts = budget
 	want := []probation.Want{{Service: "web.service", Replaces: "old", ImageID: idB, Operation: "web-g7"}}
-	return &story{t: t, w: probation.NewWatch(e, want, nil)}
+	w := probation.NewWatch(e, want, nil)
+	w.Queued = true
+	return &story{t: t, w: w}
 }
 
 func running(invocation string) probation.UnitSample {
@@ -226,4 +228,27 @@ func TestWhatDidNotRunIsStableWhenItIsDown(t *testing.T) {
 	if _, v = w.Next(probation.Sample{At: time.Hour + time.Second, Units: []probation.UnitSample{u}, Why: "not up"}); v.Kind != probation.Stable {
 		t.Fatalf("want stable, have %+v", v)
 	}
+}
+
+func TestAKillIsEvidenceOnlyUnderALimitOfItsOwn(t *testing.T) {
+	for _, limited := range []bool{false, true} {
+		s := newStory(t, 0)
+		s.see(running("new"), true)
+		u := running("new")
+		u.ActiveState, u.SubState, u.Container, u.ExitStatus, u.MemoryLimit = "activating", "auto-restart", "", 137, limited
+		if limited {
+			s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
+		} else {
+			s.want(s.see(u, true), probation.Unfit, probation.CodeInterrupted, false)
+		}
+	}
+}
+
+func TestNothingIsABaselineBeforeTheJobsAreQueued(t *testing.T) {
+	s := newStory(t, 0)
+	s.w.Queued = false
+	s.want(s.see(running("by itself"), true), "", "", false) // systemd was quicker with a restart of its own
+	s.w.Queued = true
+	s.want(s.until(4, running("by the job"), true), "", "", false)
+	s.want(s.see(running("by the job"), true), probation.Stable, "", false)
 }

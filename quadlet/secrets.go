@@ -9,6 +9,15 @@ type Secrets struct {
 	Names       []string          // --secret, of Podman's store
 }
 
+// MemoryLimited reports whether a loaded unit gives its container a limit of memory.
+func MemoryLimited(g Generated) bool {
+	run, err := theRun(g, "")
+	if err != nil {
+		return false
+	}
+	return len(append(run.all("memory"), run.all("m")...)) > 0
+}
+
 // SecretsOf reads what a loaded unit passes on its command line.
 func SecretsOf(g Generated) Secrets {
 	s := Secrets{Environment: map[string]string{}}

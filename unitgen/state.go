@@ -41,6 +41,7 @@ type State struct {
 
 	TimeoutStartUSec              uint64
 	TimeoutStopUSec               uint64
+	MemoryMax                     uint64 // bytes; the largest number = no limit
 	ActiveEnterTimestampMonotonic uint64 // µs of CLOCK_MONOTONIC
 
 	// NextElapse is when a calendar timer fires; zero if it will not. A timer that has fired stays active while what it

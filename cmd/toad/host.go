@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toad/probation"
+	"toad/quadlet"
+	"toad/unitgen"
 )
 
 // What the rules must know of the host and cannot ask over D-Bus or Podman.
@@ -114,6 +117,11 @@ func payload(controlGroup string) string {
 		}
 	}
 	return ""
+}
+
+// memoryLimit reports whether a unit, or the container it runs, has a limit of memory of its own.
+func memoryLimit(s unitgen.State) bool {
+	return (s.MemoryMax != 0 && s.MemoryMax != math.MaxUint64) || quadlet.MemoryLimited(quadlet.Generated{ExecStart: s.ExecStart})
 }
 
 // entry is what is read of a journal entry.

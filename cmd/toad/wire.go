@@ -82,7 +82,7 @@ func (h *host) close() { _ = h.bus.Close() }
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
 	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
-		Manager: managerID(), Status: status, Log: h.log, Lines: h.lastLines}
+		Manager: managerID(), Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit}
 }
 
 func quadletDirs(runtimeDir string) quadlet.Dirs {

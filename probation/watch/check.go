@@ -39,9 +39,11 @@ type Check struct {
 	Containers Containers
 	Payload    func(controlGroup string) string // the running container in a unit's cgroup
 	Now        func() probation.Instant
-	Manager    string       // which run of the user manager this is
-	Status     func(string) // the unit's status line
-	Log        *slog.Logger
+	// MemoryLimit reports whether a unit or its container has a limit of memory of its own.
+	MemoryLimit func(unitgen.State) bool
+	Manager     string       // which run of the user manager this is
+	Status      func(string) // the unit's status line
+	Log         *slog.Logger
 	// Lines returns the last lines that an invocation logged, redacted.
 	Lines func(ctx context.Context, op probation.Operation, invocation string) []string
 
@@ -79,6 +81,7 @@ func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdi
 	defer tick.Stop()
 	for {
 		var verdict probation.Verdict
+		w.Queued = w.Queued || c.queued()
 		sample, err := c.sample(ctx, w)
 		switch {
 		case ctx.Err() != nil:
@@ -125,6 +128,12 @@ func (c *Check) begin(id string, number int) error {
 	c.known, c.stops = map[string]Container{}, map[string]bool{}
 	c.file = record.Watch{Check: number, Phase: c.phase, Manager: c.Manager, Deadline: *deadline}
 	return nil
+}
+
+// queued looks whether the act that started this check has queued its jobs.
+func (c *Check) queued() bool {
+	op, err := c.Records.Operation(c.op.ID)
+	return err == nil && probation.Queued(op)
 }
 
 // carried are the counts of an earlier check of the same attempt: the budget is of the whole attempt. Invocations of
@@ -179,8 +188,9 @@ func (c *Check) take(ch unitgen.Change) {
 func (c *Check) keep(w probation.Watch, v probation.Verdict) error {
 	now, ready := c.Now(), w.ReadySince != 0
 	changed := ready != c.file.Ready || w.Why != c.file.Why || c.file.At.BootID == ""
+	told := changed && (w.Queued || ready) // what is about to be restarted is no news
 	due := now.Boot-c.file.At.Boot >= saveEvery
-	if changed {
+	if told {
 		c.say(w, ready)
 	}
 	c.Status(status(c.op, w, v, now, c.file.Deadline))

@@ -46,7 +46,7 @@ func (c *Check) unit(ctx context.Context, name string) (probation.UnitSample, er
 	}
 	u := probation.UnitSample{Service: name, ActiveState: st.ActiveState, SubState: st.SubState, Result: st.Result,
 		Restart: st.Restart, Invocation: st.InvocationID, Restarts: int(st.NRestarts), ExitStatus: exitStatus(st),
-		StopSeen: c.stops[name]}
+		StopSeen: c.stops[name], MemoryLimit: c.MemoryLimit(st)}
 	delete(c.stops, name)
 	if st.Job != 0 {
 		u.Job = st.JobType

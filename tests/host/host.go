@@ -351,29 +351,38 @@ func (h *Host) Get(url string) (int, string) {
 }
 
 func (h *Host) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	type dialed struct {
-		net.Conn
-		error
+	return inNetwork(h, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, address) })
+}
+
+// Listen opens a listener inside, so that a test can play a server there. It ends with the test, or with the host.
+func (h *Host) Listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	l, err := inNetwork(h, func() (net.Listener, error) { return net.Listen("tcp", address) })
+	if err != nil {
+		t.Fatal(err)
 	}
-	done := make(chan dialed, 1)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// inNetwork runs f in the host's network; the socket that it makes stays there.
+func inNetwork[T any](h *Host, f func() (T, error)) (made T, err error) {
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		// Never unlocked: the thread has moved to the host's network and ends with this goroutine.
 		runtime.LockOSThread()
-		ns, err := os.Open("/proc/" + h.pid + "/ns/net")
-		if err != nil {
-			done <- dialed{nil, err}
+		var ns *os.File
+		if ns, err = os.Open("/proc/" + h.pid + "/ns/net"); err != nil {
 			return
 		}
 		defer ns.Close()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- dialed{nil, err}
-			return
+		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
+			made, err = f()
 		}
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		done <- dialed{c, err}
 	}()
-	d := <-done
-	return d.Conn, d.error
+	<-done
+	return made, err
 }
 
 // Eventually polls until f holds, and fails the test where that takes longer than the deadline.

@@ -98,6 +98,7 @@ func decode(all map[string]dbus.Variant) unitgen.State {
 		Job:                           at[uint32](get[[]any](all, "Job"), 0),
 		TimeoutStartUSec:              get[uint64](all, "TimeoutStartUSec"),
 		TimeoutStopUSec:               get[uint64](all, "TimeoutStopUSec"),
+		MemoryMax:                     get[uint64](all, "MemoryMax"),
 		ActiveEnterTimestampMonotonic: get[uint64](all, "ActiveEnterTimestampMonotonic"),
 		NextElapse:                    instant(get[uint64](all, "NextElapseUSecRealtime")),
 	}
