@@ -116,6 +116,7 @@ func act(name, says, op string, silence time.Duration, p Program) Unit {
 			property("RestartSteps", uint32(5)), // 1 s, 2, 4, 8, 15, 30 s
 			property("RestartMaxDelayUSec", usec(30*time.Second)),
 			property("StartLimitIntervalUSec", usec(0)),
+			property("TimeoutStartUSec", usec(silence)), // the watchdog begins when it has been executed
 			property("WatchdogUSec", usec(silence)),
 			property("WatchdogSignal", int32(syscall.SIGKILL)), // its SIGABRT would make core dumps
 			property("TimeoutStopUSec", usec(stopTimeout)),

@@ -275,7 +275,14 @@ func TestTwentyServicesFailAtOnce(t *testing.T) {
 		return strings.TrimSpace(r.Stdout)
 	}
 	for i := range n {
-		host.Eventually(t, fmt.Sprintf("s%d to be rolled back", i), 4*time.Minute, func() bool { return ended(i) == "rolled_back" })
+		phase := ""
+		host.Eventually(t, fmt.Sprintf("s%d to end", i), 4*time.Minute, func() bool {
+			phase = ended(i)
+			return phase != "accepted" && phase != "preparing" && phase != "switching" && phase != "probation" && phase != "restoring"
+		})
+		if phase != "rolled_back" {
+			t.Errorf("s%d ended %s\n%s", i, phase, h.User(t, "sh", "-c", fmt.Sprintf("toad log s%d; cat .local/state/toad/operations/s%d-g1.watch.json; journalctl --user -o short-precise --no-pager | grep -w s%d | tail -60", i, i, i)).Stdout)
+		}
 	}
 	reloads := h.MustExec(t, "sh", "-c", "journalctl --user-unit=init.scope -o cat --no-pager 2>/dev/null | grep -c '^Reloading' || true")
 	t.Logf("%d services rolled back, %s reloads", n, reloads)

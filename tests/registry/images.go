@@ -45,6 +45,7 @@ var recipes = map[string]recipe{
 	"good1": {}, "good2": {},
 	"v1": {}, "v2": {}, "v3": {}, "v4": {}, "v5": {}, "v6": {}, "v7": {}, "v8": {}, "v9": {},
 	"crash":       {behaviour: "crash"},
+	"leak":        {behaviour: "leak"},
 	"late-crash":  {behaviour: "late-crash"},
 	"late-exit0":  {behaviour: "late-exit0"},
 	"never":       {behaviour: "never"},

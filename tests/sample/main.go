@@ -28,6 +28,7 @@ type behaviour struct {
 	exitAfter time.Duration // then exit with exitCode
 	exitCode  int
 	atOnce    bool          // exit before anything else
+	leaks     bool          // tells its environment first
 	readyIn   time.Duration // 503 until then
 	never     bool          // 503 for ever
 	flap      time.Duration // 200 and 503 in turns
@@ -39,6 +40,7 @@ type behaviour struct {
 var behaviours = map[string]behaviour{
 	"good":       {},
 	"crash":      {atOnce: true, exitCode: 2},
+	"leak":       {atOnce: true, leaks: true, exitCode: 2},
 	"late-crash": {exitAfter: 3 * time.Second, exitCode: 3},
 	"late-exit0": {exitAfter: 4 * time.Second},
 	"never":      {never: true},
@@ -72,6 +74,11 @@ func run(args []string) (int, error) {
 	// AFTER moves the moment of the late ends, e.g. to fall into a stable window.
 	if d, err := time.ParseDuration(os.Getenv("AFTER")); err == nil && b.exitAfter > 0 {
 		b.exitAfter = d
+	}
+	if b.leaks {
+		for _, e := range os.Environ() {
+			fmt.Fprintln(os.Stderr, "environment:", e)
+		}
 	}
 	if b.atOnce {
 		return b.exitCode, errors.New("fatal: cannot read configuration")

@@ -257,7 +257,7 @@ func (w *Web) Quiet(t *testing.T) {
 			ls .local/share/systemd/timers 2>/dev/null | grep 'stamp-toad-p' || true`)
 		return left == ""
 	}
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(45 * time.Second)
 	for !ok() {
 		if time.Now().After(end) {
 			t.Fatalf("left behind:\n%s\n%s", left, w.Log(t))

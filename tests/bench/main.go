@@ -1,0 +1,152 @@
+//go:build e2e
+
+// Command bench measures toad on a test host next to what it competes with on the same host, and prints one table. It
+// asserts nothing about time: goals stand beside the figures with "met" or "missed".
+//
+//	bench [--quick] [--json] [--write FILE] [SECTION…]
+//	bench inside load URL RATE      what the table needs within a host; ends when its stdin does
+//	bench inside time N COMMAND…
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"toad/tests/bench/table"
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// names are the sections in the order they are measured and shown.
+var names = []string{"overhead", "failure", "check", "peers", "sizes"}
+
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "inside" {
+		return inside(args[1:], stdin, stdout)
+	}
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	quick := fs.Bool("quick", false, "3 rounds instead of 5")
+	asJSON := fs.Bool("json", false, "print JSON")
+	file := fs.String("write", "", "also write the table to this document")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	want := fs.Args()
+	if len(want) == 0 {
+		want = names
+	}
+	for _, w := range want {
+		if !slices.Contains(names, w) {
+			return fmt.Errorf("no section %q; there are %s", w, strings.Join(names, ", "))
+		}
+	}
+	if *file != "" && (len(want) != len(names) || *quick) {
+		return errors.New("a document is written from a whole run only: --write goes without --quick and sections")
+	}
+	rounds := 5
+	if *quick {
+		rounds = 3
+	}
+	tab, err := measure(want, rounds, stderr)
+	if tab == nil {
+		return err
+	}
+	if *asJSON {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", " ")
+		err = errors.Join(err, enc.Encode(tab))
+	} else {
+		tab.Text(stdout)
+	}
+	if *file != "" && err == nil {
+		err = writeDocument(*file, *tab)
+	}
+	return err
+}
+
+// measure boots a host, measures the sections on it, and takes it down. A section that breaks does not cost the others.
+func measure(want []string, rounds int, log io.Writer) (*table.Table, error) {
+	b := &bench{log: log}
+	defer b.cleanup()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-stop
+		b.cleanup()
+		os.Exit(130)
+	}()
+
+	tab := &table.Table{Date: time.Now().UTC().Format(time.RFC3339), Rounds: rounds}
+	var l *lab
+	if err := b.try("host", func() { l = newLab(b, rounds) }); err != nil {
+		return nil, err
+	}
+	tab.Machine = l.machine(b)
+	has := func(name string) bool { return slices.Contains(want, name) }
+	var broken []error
+	section := func(name string, f func() []table.Section) {
+		b.say("== %s", name)
+		broken = append(broken, b.try(name, func() { tab.Sections = append(tab.Sections, f()...) }))
+	}
+	if has("overhead") {
+		section("overhead", func() []table.Section { return []table.Section{overhead(b, l)} })
+	}
+	if has("failure") || has("peers") {
+		section("failure and peers", func() []table.Section { return releases(b, l, has("failure"), has("peers")) })
+	}
+	if has("check") {
+		section("check", func() []table.Section { return []table.Section{check(b, l)} })
+	}
+	if has("sizes") {
+		section("sizes", func() []table.Section { return []table.Section{sizes(b, l)} })
+	}
+	tab.Machine = append(tab.Machine, fmt.Sprintf("Load at the end: %s; at %d of %d measurements others kept the machine more than half busy for 20 s on end",
+		loadAverage(), l.noisy, l.asked))
+	slices.SortStableFunc(tab.Sections, func(x, y table.Section) int {
+		return slices.Index(names, x.Name) - slices.Index(names, y.Name)
+	})
+	return tab, errors.Join(broken...)
+}
+
+func writeDocument(file string, tab table.Table) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Performance
+
+What toad costs, and what a failed release costs with it, next to what does the same job without it. Measured, not
+estimated; nothing here is a promise for another machine: read the ratios.
+
+Written %s by `+"`scripts/bench --write`"+`, which also is how to repeat it (as root on Debian or Ubuntu; it installs what it
+needs, boots its own test hosts, and takes about 40 minutes). `+"`scripts/bench --quick overhead`"+` measures one section.
+
+`, tab.Date)
+	for _, m := range tab.Machine {
+		fmt.Fprintln(&b, "- "+m)
+	}
+	fmt.Fprintln(&b)
+	tab.Markdown(&b)
+	if missed := tab.Missed(); len(missed) > 0 {
+		fmt.Fprintf(&b, "\nGoals missed in this run:\n\n")
+		for _, m := range missed {
+			fmt.Fprintln(&b, "- "+m)
+		}
+	} else {
+		fmt.Fprintf(&b, "\nEvery goal was met in this run.\n")
+	}
+	return os.WriteFile(file, []byte(b.String()), 0o644)
+}
