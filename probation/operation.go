@@ -46,6 +46,8 @@ type UnitBefore struct {
 	// Candidate is the invocation that a restore replaces; Down says that the restore leaves the unit stopped.
 	Candidate string `json:"candidate,omitempty"`
 	Down      bool   `json:"down,omitempty"`
+	// ByID says that the restore must pin by image id: Podman does not know the pinned digest any more.
+	ByID bool `json:"by_id,omitempty"`
 }
 
 // Evidence is what shows that the candidate failed by itself.

@@ -21,13 +21,11 @@ func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
 	if svc, err = r.seeCandidate(ctx, svc); err != nil {
 		return err
 	}
-	op := *svc.Operation
-	r.dropLimit(ctx, op, unitgen.Probation)
-	if op.Previous != nil && op.RanBefore() {
-		if err := r.haveImage(ctx, op.Previous.ImageID); err != nil {
-			r.note(op, "error", "step", "the previous release's image: "+err.Error(), nil)
-		}
+	r.dropLimit(ctx, *svc.Operation, unitgen.Probation)
+	if svc, err = r.haveImages(ctx, svc); err != nil {
+		return err
 	}
+	op := *svc.Operation
 	if err := r.putBack(ctx, op, func(b probation.UnitBefore) string { return r.restoredPin(op, b) }); err != nil {
 		return err
 	}
@@ -105,6 +103,10 @@ func (r *Rollout) seeCandidate(ctx context.Context, svc probation.Service) (prob
 // restoredPin is the text a unit goes back to. What ran without a pin gets one by image id, so that no edit and no
 // update moves it; what did not run gets back what was there.
 func (r *Rollout) restoredPin(op probation.Operation, b probation.UnitBefore) string {
+	if p, err := quadlet.ParsePin(b.Pin); err == nil && b.ByID {
+		p.Reference = b.ImageID
+		return p.Text()
+	}
 	if b.Pin != "" || !b.Running || b.ImageID == "" {
 		return b.Pin
 	}
@@ -114,6 +116,37 @@ func (r *Rollout) restoredPin(op probation.Operation, b probation.UnitBefore) st
 	}
 	return quadlet.Pin{Operation: probation.OperationID(op.Service, 0), Service: op.Service, Unit: b.Unit,
 		Reference: b.ImageID, Digest: digest}.Text()
+}
+
+// haveImages makes sure that what is put back has its image on the host, and notes which units must name it by id: an
+// image that came back from an archive has lost its digest. What cannot be had is told; the restart is made all the same.
+func (r *Rollout) haveImages(ctx context.Context, svc probation.Service) (probation.Service, error) {
+	op := *svc.Operation
+	before := slices.Clone(op.Before)
+	changed := false
+	for i := range before {
+		b := &before[i]
+		if b.Down || b.ImageID == "" {
+			continue
+		}
+		if err := r.haveImage(ctx, b.ImageID); err != nil {
+			r.note(op, "error", "step", fmt.Sprintf("the image that %s goes back to: %v", b.Unit, err), nil)
+			continue
+		}
+		p, err := quadlet.ParsePin(b.Pin)
+		if err != nil || b.ByID || p.Reference == b.ImageID {
+			continue // no pin of ours, or one by id
+		}
+		if _, err := r.Images.Image(ctx, p.Reference); errors.Is(err, ErrNoImage) {
+			b.ByID, changed = true, true
+		}
+	}
+	if !changed {
+		return svc, nil
+	}
+	op.Before = before
+	svc.Operation = &op
+	return svc, r.Records.Put(svc)
 }
 
 // haveImage brings an image back from its archive if Podman has lost it.

@@ -72,7 +72,7 @@ func releases(b *bench, l *lab, failure, peers bool) []table.Section {
 			systems = append(systems, s)
 		}
 	}
-	got := outcomes{}
+	got, out := outcomes{}, map[string]bool{}
 	var back restorations
 	for round := range l.rounds {
 		if failure {
@@ -80,8 +80,19 @@ func releases(b *bench, l *lab, failure, peers bool) []table.Section {
 		}
 		for _, sc := range scenarios {
 			for _, sys := range systems {
+				if out[sys.name()] {
+					continue
+				}
 				l.quiet(b)
-				o := play(b, l, sys, sc, round)
+				var o outcome
+				if err := b.try(sys.name(), func() { o = play(b, l, sys, sc, round) }); err != nil {
+					if sys == system(mine) {
+						b.Fatal(err)
+					}
+					out[sys.name()] = true
+					notes = append(notes, fmt.Sprintf("%s is left out from round %d, %q, on: %v", sys.name(), round+1, sc.name, err))
+					continue
+				}
 				if got[sc.name] == nil {
 					got[sc.name] = map[string][]outcome{}
 				}

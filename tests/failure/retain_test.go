@@ -22,7 +22,10 @@ func TestTheWayBackSurvivesAPruneWithoutARegistry(t *testing.T) {
 	w.MustDeploy(t, 0, "v2")
 	w.MustDeploy(t, 0, "docker")
 	w.MustDeploy(t, 0, "never", "--detach")
-	w.WaitPhase(t, "probation")
+	host.Eventually(t, "the candidate to run", 10*time.Second, func() bool {
+		status, _ := w.Get("http://127.0.0.1:8080/healthz")
+		return status == 503
+	})
 	w.MustExec(t, "systemctl", "stop", "registry.service", "registry-proxy.service")
 	w.MustUser(t, "podman", "system", "prune", "-af")
 	w.MustUser(t, "podman", "image", "prune", "-af")

@@ -1,0 +1,41 @@
+//go:build e2e
+
+// Package inside runs, as the user of a test host, the tests that speak to its user manager and its Podman directly.
+package inside
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"toad/tests/host"
+)
+
+const tags = "e2e remote containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper"
+
+func TestThePackagesThatSpeakToTheHost(t *testing.T) {
+	h := host.Up(t, host.Options{NoToad: true, NoRegistry: true})
+	for _, c := range []struct{ pkg, run string }{
+		{"unitgen/userbus", "."},
+		{"podmanc", "E2E"},
+	} {
+		t.Run(c.pkg, func(t *testing.T) {
+			name := filepath.Base(c.pkg) + ".test"
+			binary := filepath.Join(t.TempDir(), name)
+			build := exec.Command("go", "test", "-c", "-tags", tags, "-o", binary, "toad/"+c.pkg)
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			data, err := os.ReadFile(binary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.WriteFile(t, "~/"+name, string(data), 0o755)
+			if r := h.User(t, "./"+name, "-test.v", "-test.run", c.run, "-test.timeout", "110s"); r.Exit != 0 {
+				t.Errorf("exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
+			}
+		})
+	}
+}
