@@ -203,7 +203,10 @@ func (r *Rollout) roomy() error {
 // adopt takes what runs without toad for the release in force, as generation 0. With nothing running there is none.
 func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []unitgen.State) (*probation.Release, error) {
 	for _, s := range states {
-		id := r.Payload(s.ControlGroup)
+		id, err := r.container(ctx, s)
+		if err != nil {
+			return nil, err
+		}
 		if id == "" {
 			continue
 		}
@@ -230,6 +233,25 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []un
 		}
 	}
 	return nil, nil
+}
+
+// adoptPatience is how long a unit that starts, or waits for its next restart, may take to show a container.
+const adoptPatience = 20 * time.Second
+
+// container finds what runs as a unit. One that is just starting, as after a boot, is given some time.
+func (r *Rollout) container(ctx context.Context, s unitgen.State) (string, error) {
+	for end := r.Now().Boot + adoptPatience; ; {
+		if id := r.Payload(s.ControlGroup); id != "" || !s.Running() || r.Now().Boot > end {
+			return id, nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return "", err
+		}
+		var err error
+		if s, err = r.Units.State(ctx, s.Name); err != nil {
+			return "", err
+		}
+	}
 }
 
 // pull brings the candidate's image here, if it is not here already, and verifies what it is.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestRollbackGivesUpWhatIsUnderWay(t *testing.T) {
-	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"60s\"\nstable = \"30s\""})
+	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"60s\"\nstable = \"10s\""})
 	w.MustDeploy(t, 0, "v2", "--detach")
 	w.WaitPhase(t, "probation")
 	w.Serves(t, "v2")
