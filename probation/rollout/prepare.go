@@ -103,7 +103,7 @@ func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev 
 		return nil // aborted, or past its limit: the next look says so
 	}
 	ev.At = r.Now()
-	if ev.Kind == probation.Prepared && svc.Operation.Retry == false {
+	if ev.Kind == probation.Prepared && !svc.Operation.Retry {
 		if f := svc.Refusal(ev.Candidate); f != nil && !op.Rollback {
 			ev = probation.Event{Kind: probation.PrepareFailed, At: ev.At, Code: probation.CodeDigestRefused,
 				Reason: fmt.Sprintf("the image is one that failed here as %s: %s; to try it once more: --retry", f.Operation, f.Reason)}
