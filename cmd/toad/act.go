@@ -96,6 +96,7 @@ func tickCmd(g *globals) *ffcli.Command {
 				return err
 			}
 			defer h.close()
+			h.tellDamaged(ctx)
 			h.nudge(ctx) // what a boot has stopped
 			return h.rollout.Resume(ctx)
 		},

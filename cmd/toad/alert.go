@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"toad/internal/redact"
 	"toad/podmanc"
 	"toad/probation"
+	"toad/probation/record"
 	"toad/quadlet"
 )
 
@@ -85,11 +87,36 @@ func (h *host) deliver(ctx context.Context) error {
 	return h.alerts.Deliver(ctx, alert.Targets{WebhookFile: targets.WebhookFile, Command: targets.Command})
 }
 
-// tellEnd is the alert of an operation that did not end promoted.
+// tellDamaged raises an alert for each record that cannot be read.
+func (h *host) tellDamaged(ctx context.Context) {
+	names, err := h.records.Names()
+	if err != nil {
+		h.log.Error("damaged records", "err", err)
+		return
+	}
+	for _, n := range names {
+		_, err := h.records.Service(n)
+		if !errors.Is(err, record.ErrDamaged) {
+			continue
+		}
+		_, aside, _ := strings.Cut(err.Error(), ".corrupt-") // the same damage is told once
+		aside, _, _ = strings.Cut(aside, ";")
+		err = h.raise(ctx, alert.Alert{ID: fmt.Sprintf("%s-damaged-%s", n, aside), Kind: "damaged_record", Severity: alert.Critical,
+			Service: n, Reason: err.Error()})
+		if err != nil {
+			h.log.Error("alert of a damaged record", "service", n, "err", err)
+		}
+	}
+}
+
+// tellEnd is the alert of an operation that did not end promoted, or that was held back at boot.
 func (h *host) tellEnd(ctx context.Context, op probation.Operation, inForce *probation.Release) error {
 	a := alert.Alert{ID: op.ID + "-" + string(op.Phase), Kind: string(op.Phase), Severity: alert.Warning, Service: op.Service,
 		Operation: op.ID, Candidate: op.Candidate.Digest, InForce: digestOf(inForce), Reason: op.Reason}
-	if op.Phase == probation.RollbackFailed {
+	switch op.Phase {
+	case probation.Restoring:
+		a.ID, a.Kind = op.ID+"-held_at_boot", "held_at_boot"
+	case probation.RollbackFailed:
 		a.Severity = alert.Critical
 		a.Reason += "; nothing more is tried: look at toad log " + op.Service + ", then toad rollback " + op.Service
 	}

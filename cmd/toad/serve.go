@@ -106,6 +106,7 @@ func (h *host) carryOn(ctx context.Context) {
 	if err := h.rollout.Resume(ctx); err != nil {
 		h.log.Error("carry on", "err", err)
 	}
+	h.tellDamaged(ctx)
 }
 
 // watchdog pings systemd each time a bus call and a state write have come back, with success or an error: only a hang

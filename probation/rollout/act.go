@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,9 +18,6 @@ func (r *Rollout) Act(ctx context.Context, id string) error {
 		return fmt.Errorf("%q is not an operation's id", id)
 	}
 	waited := 0
-	if op, err := r.Records.Operation(id); err == nil {
-		r.tellCurrent(op)
-	}
 	for {
 		duty, op, err := r.turn(ctx, service, id, waited)
 		if err != nil {
@@ -71,11 +69,12 @@ func (r *Rollout) turn(ctx context.Context, service, id string, waited int) (pro
 			return "", probation.Operation{}, nil // never saved, or long past
 		}
 		op := *svc.Operation
+		r.tellCurrent(op)
 		if stopping, err := r.Units.Stopping(ctx); err != nil || stopping {
 			return "", op, err // reconcile carries on after the start of the manager
 		}
 		if ev, ok := r.find(op); ok {
-			if _, err := r.apply(svc, ev); err != nil {
+			if _, err := r.apply(ctx, svc, ev); err != nil {
 				return "", op, err
 			}
 			continue
@@ -95,7 +94,7 @@ func (r *Rollout) step(ctx context.Context, svc probation.Service, waited int) (
 	op := *svc.Operation
 	switch duty := probation.Due(op); duty {
 	case probation.DoBeginAct:
-		_, err := r.apply(svc, r.event(probation.Begun, ""))
+		_, err := r.apply(ctx, svc, r.event(probation.Begun, ""))
 		return again, err
 	case probation.DoSwitch:
 		return again, r.doSwitch(ctx, svc)
@@ -117,13 +116,16 @@ func (r *Rollout) event(kind probation.Kind, reason string) probation.Event {
 }
 
 // apply draws an event's consequences and saves them; then they are told.
-func (r *Rollout) apply(svc probation.Service, ev probation.Event) (probation.Service, error) {
+func (r *Rollout) apply(ctx context.Context, svc probation.Service, ev probation.Event) (probation.Service, error) {
 	from := svc.Operation.Phase
 	next, ok := svc.Apply(ev)
 	if !ok {
 		return svc, fmt.Errorf("%s: event %s does not fit phase %s", svc.Operation.ID, ev.Kind, from)
 	}
 	if err := r.Records.Put(next); err != nil {
+		if next.Operation.Phase == probation.Restoring && from != probation.Restoring {
+			err = errors.Join(err, r.restoreUnsaved(ctx, *next.Operation))
+		}
 		return svc, err
 	}
 	if op := *next.Operation; op.Phase != from {

@@ -152,7 +152,7 @@ func (r *Rollout) watch(ctx context.Context, svc probation.Service, waited int) 
 		return again, nil // it ended between two looks, and left its verdict
 	}
 	if op := svc.Operation; op.ChecksLost == 0 || op.ChecksLost != waited {
-		if svc, err = r.apply(svc, r.event(probation.CheckLost, "")); err != nil {
+		if svc, err = r.apply(ctx, svc, r.event(probation.CheckLost, "")); err != nil {
 			return "", err
 		}
 		r.note(*svc.Operation, "warn", "step", fmt.Sprintf("check %d is gone without a verdict; the window begins anew", op.Checks), nil)

@@ -109,7 +109,7 @@ func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev 
 				Reason: fmt.Sprintf("the image is one that failed here as %s: %s; to try it once more: --retry", f.Operation, f.Reason)}
 		}
 	}
-	_, err = r.apply(svc, ev)
+	_, err = r.apply(ctx, svc, ev)
 	return err
 }
 

@@ -19,11 +19,11 @@ func (r *Rollout) promote(ctx context.Context, svc probation.Service) error {
 		if !errors.As(err, &broken) {
 			return err
 		}
-		_, err = r.apply(svc, r.event(probation.PinLost, err.Error()))
+		_, err = r.apply(ctx, svc, r.event(probation.PinLost, err.Error()))
 		return err
 	}
 	r.startDependents(ctx, op)
-	_, err := r.apply(svc, r.event(probation.PinKept, ""))
+	_, err := r.apply(ctx, svc, r.event(probation.PinKept, ""))
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"toad/probation"
+	"toad/probation/record"
 )
 
 // lockPatience is how long a reconcile waits for a service that an act is busy with; it is skipped and named then.
@@ -31,6 +32,10 @@ func (r *Rollout) each(visit func(probation.Service) error) error {
 	var all []error
 	for _, n := range names {
 		svc, err := r.Records.Service(n)
+		if errors.Is(err, record.ErrDamaged) {
+			r.Log.Error("left alone", "service", n, "err", err)
+			continue
+		}
 		if err == nil {
 			err = visit(svc)
 		}
@@ -62,7 +67,7 @@ func (r *Rollout) Reconcile(ctx context.Context) error {
 			return err
 		}
 		unlocks = append(unlocks, unlock)
-		svc, changed, err := r.settlePins(svc.Name)
+		svc, changed, err := r.settlePins(ctx, svc.Name)
 		wrote = wrote || changed
 		held = append(held, svc)
 		return err
@@ -96,7 +101,7 @@ func (r *Rollout) reload(ctx context.Context) error {
 }
 
 // settlePins decides on one service and makes its pins those of the recorded side. changed says that a file was written.
-func (r *Rollout) settlePins(name string) (svc probation.Service, changed bool, err error) {
+func (r *Rollout) settlePins(ctx context.Context, name string) (svc probation.Service, changed bool, err error) {
 	if svc, err = r.Records.Service(name); err != nil || svc.Active() == nil {
 		return svc, false, err
 	}
@@ -105,8 +110,13 @@ func (r *Rollout) settlePins(name string) (svc probation.Service, changed bool, 
 		return svc, false, err
 	}
 	if ev, found := r.find(*svc.Operation); found {
-		if svc, err = r.apply(svc, ev); err != nil {
+		if svc, err = r.apply(ctx, svc, ev); err != nil {
 			return svc, false, err
+		}
+		if svc.Operation.Phase == probation.Restoring { // it was to run after this boot, and does not
+			if err := r.Alert(ctx, *svc.Operation, svc.Promoted); err != nil {
+				r.note(*svc.Operation, "warn", "step", "alert: "+err.Error(), nil)
+			}
 		}
 	}
 	op := *svc.Operation

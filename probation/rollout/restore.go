@@ -26,10 +26,9 @@ func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
 		return err
 	}
 	op := *svc.Operation
-	if err := r.putBack(ctx, op, func(b probation.UnitBefore) string { return r.restoredPin(op, b) }); err != nil {
+	if err := r.putBackPins(ctx, op); err != nil {
 		return err
 	}
-	r.readBack(ctx, op)
 	if svc, err = r.startCheck(ctx, svc); err != nil {
 		r.note(op, "error", "step", "the check of the restore: "+err.Error(), nil)
 	}
@@ -41,7 +40,7 @@ func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
 	}
 	r.startDependents(ctx, op)
 	svc = r.lastWords(ctx, svc)
-	_, err = r.apply(svc, r.event(probation.Replaced, ""))
+	_, err = r.apply(ctx, svc, r.event(probation.Replaced, ""))
 	return err
 }
 
@@ -70,6 +69,31 @@ func (r *Rollout) lastWords(ctx context.Context, svc probation.Service) probatio
 	return svc
 }
 
+// putBackPins makes the pins those of the previous release, and has them loaded.
+func (r *Rollout) putBackPins(ctx context.Context, op probation.Operation) error {
+	if err := r.putBack(ctx, op, func(b probation.UnitBefore) string { return r.restoredPin(op, b) }); err != nil {
+		return err
+	}
+	r.readBack(ctx, op)
+	return nil
+}
+
+// restoreUnsaved puts the previous release back although that cannot be saved, as on a full disk: what was laid beside the
+// pins needs no space. The act fails all the same, comes again, and tells the rest when there is space.
+func (r *Rollout) restoreUnsaved(ctx context.Context, op probation.Operation) error {
+	r.note(op, "error", "step", "the state folder takes no record; the previous release is put back all the same", nil)
+	if err := r.putBackPins(ctx, op); err != nil {
+		return err
+	}
+	for _, b := range op.Before {
+		b.Down = !b.Running
+		if err := r.putBackUnit(ctx, op, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // seeCandidate notes which invocations the restore replaces, once, and ends the check that watched them.
 func (r *Rollout) seeCandidate(ctx context.Context, svc probation.Service) (probation.Service, error) {
 	op := *svc.Operation
@@ -82,7 +106,11 @@ func (r *Rollout) seeCandidate(ctx context.Context, svc probation.Service) (prob
 		if err != nil {
 			return svc, err
 		}
-		b.Candidate = s.InvocationID
+		if restored, err := r.restored(ctx, op, b, s); err != nil {
+			return svc, err
+		} else if !restored { // else it was put back while that could not be saved
+			b.Candidate = s.InvocationID
+		}
 		b.Down = !b.Running || (op.StoppedByOperator && !s.Running())
 		before[i] = b
 	}

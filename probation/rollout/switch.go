@@ -19,7 +19,7 @@ func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 		}
 		ev := r.event(probation.SwitchBegun, "")
 		ev.Before, ev.Deadline = before, probation.NewDeadline(ev.At, svc.Operation.Enrollment.Limit.Deadline)
-		_, err = r.apply(svc, ev)
+		_, err = r.apply(ctx, svc, ev)
 		return err
 	}
 	svc, err := r.holdLimit(ctx, svc)
@@ -46,7 +46,7 @@ func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 			return fmt.Errorf("restart %s: %w", b.Service, err)
 		}
 	}
-	_, err = r.apply(svc, r.event(probation.Switched, ""))
+	_, err = r.apply(ctx, svc, r.event(probation.Switched, ""))
 	return err
 }
 
@@ -193,7 +193,7 @@ func (r *Rollout) unbind(ctx context.Context, svc probation.Service, cause error
 			return errors.Join(cause, err)
 		}
 	}
-	_, err := r.apply(svc, ev)
+	_, err := r.apply(ctx, svc, ev)
 	return err
 }
 
