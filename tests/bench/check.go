@@ -131,10 +131,10 @@ func (l *lab) memory(b *bench, unit string) (resident, own float64) {
 		for line := range strings.Lines(string(text)) {
 			var kb float64
 			if _, err := fmt.Sscanf(line, "VmHWM: %f kB", &kb); err == nil {
-				resident += kb / 1000
+				resident += kb * 1024 / 1e6
 			}
 			if _, err := fmt.Sscanf(line, "RssAnon: %f kB", &kb); err == nil {
-				own += kb / 1000
+				own += kb * 1024 / 1e6
 			}
 		}
 	}

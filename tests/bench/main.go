@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,9 +29,17 @@ func main() {
 	err := run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		if u := misuse(""); errors.As(err, &u) {
+			os.Exit(64)
+		}
 		os.Exit(1)
 	}
 }
+
+// misuse is a mistake in the command line.
+type misuse string
+
+func (u misuse) Error() string { return string(u) }
 
 // names are the sections in the order they are measured and shown.
 var names = []string{"overhead", "failure", "check", "peers", "sizes"}
@@ -53,11 +62,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	}
 	for _, w := range want {
 		if !slices.Contains(names, w) {
-			return fmt.Errorf("no section %q; there are %s", w, strings.Join(names, ", "))
+			return misuse(fmt.Sprintf("no section %q; there are %s", w, strings.Join(names, ", ")))
 		}
 	}
 	if *file != "" && (len(want) != len(names) || *quick) {
-		return errors.New("a document is written from a whole run only: --write goes without --quick and sections")
+		return misuse("a document is written from a whole run only: --write goes without --quick and sections")
 	}
 	rounds := 5
 	if *quick {
@@ -147,6 +156,9 @@ needs, boots its own test hosts, and takes about 40 minutes). `+"`scripts/bench 
 		}
 	} else {
 		fmt.Fprintf(&b, "\nEvery goal was met in this run.\n")
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
 	}
 	return os.WriteFile(file, []byte(b.String()), 0o644)
 }

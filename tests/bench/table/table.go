@@ -18,6 +18,7 @@ const (
 	Percent      = "%"
 	Megabytes    = "MB"
 	Requests     = "requests"
+	Count        = "count" // says how many there were; no ratio makes sense of it
 )
 
 // Figure is the median of repeated measurements, or what was said most often.
@@ -174,7 +175,7 @@ func (s Section) grid() [][]string {
 			switch {
 			case !there:
 				line = append(line, "–")
-			case sys != Toad && c.Unit != "" && c.Unit == toad.Unit && c.Median > 0:
+			case sys != Toad && c.Unit != "" && c.Unit != Count && c.Unit == toad.Unit && c.Median > 0:
 				line = append(line, fmt.Sprintf("%s (×%.2g)", c, toad.Median/c.Median))
 			default:
 				line = append(line, c.String())
@@ -213,7 +214,7 @@ func amount(unit string, v float64) string {
 	switch {
 	case unit == Milliseconds && v >= 1000:
 		return bare(unit, v, v) + " s"
-	case unit == Requests:
+	case unit == Requests, unit == Count:
 		return bare(unit, v, v)
 	}
 	return bare(unit, v, v) + " " + unit
