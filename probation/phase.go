@@ -118,7 +118,7 @@ func nextPreparing(op Operation, ev Event) (Operation, bool) {
 		return op, true
 	case Prepared:
 		op.Phase = Preparing
-		op.Candidate, op.Previous, op.Prepared = ev.Candidate, ev.InForce, true
+		op.Candidate, op.Previous, op.Prepared, op.Reason = ev.Candidate, ev.InForce, true, ""
 		return op, true
 	case SwitchBegun:
 		if !op.Prepared {
@@ -128,6 +128,7 @@ func nextPreparing(op Operation, ev Event) (Operation, bool) {
 		op.Before, op.Deadline, op.Timers, op.Phase = ev.Before, &deadline, 0, Switching
 		return op, true
 	case PrepareFailed, BindingBroken, Unfit:
+		op.Reason = "" // the trouble on the way; this is what it came to
 		return op.end(Failed, ev, ev.Code), true
 	case PrepareTimeout, Expired:
 		return op.end(Failed, ev, CodePullUnavailable), true

@@ -185,7 +185,7 @@ func (r *Rollout) find(op probation.Operation) (probation.Event, bool) {
 			return abort, true
 		}
 		if op.PrepareBy.Past(now) {
-			return r.event(probation.PrepareTimeout, "the image was not here within the limit of the preparation"), true
+			return r.event(probation.PrepareTimeout, notInTime), true
 		}
 	case probation.Switching, probation.Probation:
 		if aborted {

@@ -50,20 +50,22 @@ func (r *Rollout) prepare(ctx context.Context, op probation.Operation) error {
 	}
 	ev := r.event(probation.Prepared, "")
 	ev.Candidate, ev.InForce, err = r.preparedInTime(work, svc, op)
-	if err != nil {
-		var f *failure
-		var p *PullError
-		switch {
-		case errors.As(err, &f):
-		case errors.As(err, &p):
-			f = &failure{p.Code, err}
-		default:
-			f = &failure{probation.CodePullUnavailable, fmt.Errorf("not done within the limit of the preparation: %w", err)}
-		}
+	var f *failure
+	var p *PullError
+	switch {
+	case err == nil:
+	case errors.As(err, &f):
 		ev = probation.Event{Kind: probation.PrepareFailed, Code: f.code, Reason: f.Error()}
+	case errors.As(err, &p):
+		ev = probation.Event{Kind: probation.PrepareFailed, Code: p.Code, Reason: err.Error()}
+	default:
+		ev = r.event(probation.PrepareTimeout, notInTime)
 	}
 	return r.finishPrepare(ctx, op, ev)
 }
+
+// notInTime is what is said of a preparation at its limit, behind what held it up.
+const notInTime = "it was not done within the limit of the preparation"
 
 // preparedInTime tries again, until the context ends, what the bus or Podman itself did not let be done, and tells why.
 func (r *Rollout) preparedInTime(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Release, *probation.Release, error) {
@@ -77,11 +79,31 @@ func (r *Rollout) preparedInTime(ctx context.Context, svc probation.Service, op 
 		}
 		if err.Error() != told {
 			told = err.Error()
-			r.note(op, "warn", "step", "this is tried again while the preparation may last: "+told, nil)
+			r.trouble(ctx, op, told)
 		}
 		if pause(ctx, time.Second) != nil {
 			return candidate, inForce, err
 		}
+	}
+}
+
+// trouble tells what holds a preparation up, and saves it: whoever ends the operation at its limit can say why.
+func (r *Rollout) trouble(ctx context.Context, op probation.Operation, what string) {
+	r.note(op, "warn", "step", "this is tried again while the preparation may last: "+what, nil)
+	unlock, err := r.Records.Lock(ctx, op.Service)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	svc, err := r.Records.Service(op.Service)
+	if err != nil || svc.Operation == nil || svc.Operation.ID != op.ID || svc.Operation.Phase != probation.Preparing {
+		return
+	}
+	held := *svc.Operation
+	held.Reason = what
+	svc.Operation = &held
+	if err := r.Records.Put(svc); err != nil {
+		r.note(op, "warn", "step", err.Error(), nil)
 	}
 }
 
