@@ -232,6 +232,22 @@ func TestOnlyEvidenceRefuses(t *testing.T) {
 	}
 }
 
+// A retry that says nothing of the release, such as one given up, leaves it refused.
+func TestOnlyPromotionLiftsARefusal(t *testing.T) {
+	svc := inPhase(probation.Promoted)
+	svc.Refusals = []probation.Refusal{{Release: probation.Release{Digest: digestB}, Operation: "web-g5"}}
+	svc, _, err := svc.Accept(enrollment(), probation.Request{Digest: digestB, Retry: true}, at(0))
+	if err != nil || svc.Refusal(probation.Release{Digest: digestB}) == nil {
+		t.Fatalf("a retry lifted the refusal: %+v, %v", svc.Refusals, err)
+	}
+	for _, ev := range []probation.Kind{probation.Begun, probation.Aborted} {
+		svc, _ = svc.Apply(event(ev))
+	}
+	if svc.Operation.Phase != probation.Failed || svc.Refusal(probation.Release{Digest: digestB}) == nil {
+		t.Errorf("%s lifted the refusal: %+v", svc.Operation.Phase, svc.Refusals)
+	}
+}
+
 func TestAdoptionIsGenerationZero(t *testing.T) {
 	svc := inPhase(probation.Preparing)
 	svc.Promoted, svc.Retained, svc.Operation.Previous = nil, nil, nil

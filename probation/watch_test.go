@@ -160,10 +160,22 @@ func TestAStopByAnOperatorWithdraws(t *testing.T) {
 }
 
 func TestPodmansOwnFailureIsNotTheReleases(t *testing.T) {
+	for _, status := range []int{125, 126} {
+		s := newStory(t, 0)
+		u := running("new")
+		u.ActiveState, u.SubState, u.Container, u.ExitStatus, u.Restart = "failed", "failed", "", status, "no"
+		s.want(s.see(u, true), probation.Unfit, probation.CodeInterrupted, false)
+	}
+}
+
+func TestAContainerOfAnotherOperationIsNotReady(t *testing.T) {
 	s := newStory(t, 0)
 	u := running("new")
-	u.ActiveState, u.SubState, u.Container, u.ExitStatus, u.Restart = "failed", "failed", "", 125, "no"
-	s.want(s.see(u, true), probation.Unfit, probation.CodeInterrupted, false)
+	u.Operation = "web-g6"
+	s.want(s.until(20, u, true), "", "", false)
+	if s.w.ReadySince != 0 {
+		t.Error("what another operation started counts as ready")
+	}
 }
 
 func TestAnotherImageFailsAtOnceAndRefusesNothing(t *testing.T) {

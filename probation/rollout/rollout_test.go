@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,34 +43,42 @@ func TestAHealthyReleaseIsPromotedAndABadOneIsPutBack(t *testing.T) {
 func TestDeadAtAnyCallItCarriesOn(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for _, bad := range []bool{false, true} {
-			last := false
-			for n := 1; !last; n++ {
-				inLab(t, func(l *lab) {
-					id, runs, phase, code, starts := "", v2, probation.Promoted, probation.Code(""), 2
-					if bad {
-						l.unwell[v3.ID] = true
-						l.until(l.accept(v2))
-						id, phase, code, starts = l.accept(v3), probation.RolledBack, probation.CodeCandidateExited, 4
-					} else {
-						id = l.accept(v2)
-					}
-					l.dieAt, l.dieAfter = l.calls+n, after
-					where := l.until(id)
-					last = l.calls < l.dieAt
-					if where == "" && !after && !last {
-						t.Fatalf("it did not die at call %d", n)
-					}
-					l.ended(phase, code, runs)
-					if l.starts != starts {
-						t.Errorf("%d starts, want %d", l.starts, starts)
-					}
-					if t.Failed() {
-						t.Fatalf("dead %s (call %d)\n%s", where, n, strings.Join(l.asked, "\n"))
-					}
-				})
-			}
+			t.Run(fmt.Sprintf("after %v, bad %v", after, bad), func(t *testing.T) {
+				t.Parallel()
+				n := 1
+				for deadAtCall(t, n, after, bad) {
+					n++
+				}
+				if n < 15 {
+					t.Errorf("only %d calls were found", n)
+				}
+			})
 		}
 	}
+}
+
+// deadAtCall reports whether there was such a call.
+func deadAtCall(t *testing.T, n int, after, bad bool) (died bool) {
+	inLab(t, func(l *lab) {
+		phase, code, starts := probation.Promoted, probation.Code(""), 2
+		id := l.accept(v2)
+		if bad {
+			l.until(id)
+			l.unwell[v3.ID] = true
+			id, phase, code, starts = l.accept(v3), probation.RolledBack, probation.CodeCandidateExited, 4
+		}
+		l.dieAt, l.dieAfter = l.calls+n, after
+		where := l.until(id)
+		died = l.calls >= l.dieAt
+		l.ended(phase, code, v2)
+		if l.starts != starts {
+			t.Errorf("%d starts, want %d", l.starts, starts)
+		}
+		if t.Failed() {
+			t.Fatalf("dead %s (call %d)\n%s", where, n, strings.Join(l.asked, "\n"))
+		}
+	})
+	return died
 }
 
 // A timer that is lost is armed again, for the instant that was set at first.
@@ -87,7 +96,9 @@ func TestALostTimerIsArmedForTheSameInstant(t *testing.T) {
 }
 
 func TestOfSeveralFindingsTheFirstInTheOrderOfTheDesignCounts(t *testing.T) {
-	verdict := func(kind probation.Kind) probation.Verdict { return probation.Verdict{Kind: kind, Code: probation.Code(kind)} }
+	verdict := func(kind probation.Kind) probation.Verdict {
+		return probation.Verdict{Kind: kind, Code: probation.Code(kind)}
+	}
 	for _, c := range []struct {
 		name    string
 		aborted bool
