@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,8 +48,11 @@ const maxFile = 1 << 20
 // Load reads the enrollment file at path. A file that others could write is refused: it decides what runs. A missing
 // file is fs.ErrNotExist; what the text says wrong comes all at once, as Problems.
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold the reader up
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, Problems{{File: path, What: "cannot be read: permission denied", Fix: "make it readable for the user toad runs as"}}
+	case err != nil:
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()

@@ -51,6 +51,18 @@ func TestEnrollment(t *testing.T) {
 		defer b.MustExec(t, "chown", "toad", "/home/toad/.config/toad/enrollment.toml")
 		lastGoodStays(t, b, "a new daemon", "enrollment.toml", "belongs to user", "chown it")
 	})
+	t.Run("nobody may read it", func(t *testing.T) {
+		b.MustUser(t, "chmod", "0", ".config/toad/enrollment.toml")
+		defer b.MustUser(t, "chmod", "644", ".config/toad/enrollment.toml")
+		lastGoodStays(t, b, "a new daemon", "enrollment.toml", "cannot be read: permission denied", "make it readable")
+	})
+	for _, c := range []struct{ name, make string }{{"a pipe", "mkfifo"}, {"a folder", "mkdir"}} {
+		t.Run("it is "+c.name, func(t *testing.T) {
+			b.MustUser(t, "sh", "-c", "cd .config/toad && mv enrollment.toml aside && "+c.make+" enrollment.toml")
+			defer b.MustUser(t, "sh", "-c", "cd .config/toad && rm -r enrollment.toml && mv aside enrollment.toml")
+			lastGoodStays(t, b, "a new daemon", "enrollment.toml", "is not a regular file", "put the enrollment into a file")
+		})
+	}
 	t.Run("it is gone", func(t *testing.T) {
 		b.enroll(t, "")
 		lastGoodStays(t, b, "a new daemon", "enrollment.toml", "there is no such file", "write it")

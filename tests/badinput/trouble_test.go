@@ -49,6 +49,11 @@ func TestTrouble(t *testing.T) {
 				return b.Exec(t, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "-i", "HOME=/nonexistent", "XDG_RUNTIME_DIR=/run/user/1000", "PATH=/usr/bin:/usr/local/bin", "toad", "status")
 			})
 	})
+	t.Run("no daemon", func(t *testing.T) {
+		b.MustUser(t, "systemctl", "--user", "stop", "toad.socket", "toad.service")
+		defer b.MustUser(t, "systemctl", "--user", "start", "toad.socket")
+		b.refused(t, refusal{exit: 75, says: []string{"toad is out of reach at unix:///run/user/1000/toad/toad.sock", "systemctl --user status toad.socket", "toad setup"}}, "toad", "deploy", "web", v3)
+	})
 	t.Run("root by mistake", func(t *testing.T) { root(t, b, v3) })
 	t.Run("a second daemon", func(t *testing.T) {
 		b.MustUser(t, "toad", "status")
