@@ -129,6 +129,23 @@ type Service struct {
 	Retained   []Release  `json:"retained,omitempty"` // newest first, the one in force included
 	Refusals   []Refusal  `json:"refusals,omitempty"`
 	Operation  *Operation `json:"operation,omitempty"`
+	// Unpinned is the generation at which the pins were given up; what came before tells nothing of the units since.
+	Unpinned int `json:"unpinned,omitempty"`
+}
+
+// Unpin forgets the release in force: the units are the operator's own again, and the next deployment adopts what runs.
+// The generation, the refusals and the operations stay. changed is false when there is nothing to forget; an operation
+// under way is a *Rejection.
+func (s Service) Unpin() (next Service, changed bool, err error) {
+	if op := s.Active(); op != nil {
+		return s, false, &Rejection{Code: CodeOperationActive, Generation: s.Generation, Operation: op.ID,
+			Detail: fmt.Sprintf("%s is in %s; wait for it, or give it up with: toad rollback %s", op.ID, op.Phase, s.Name)}
+	}
+	if s.Promoted == nil && len(s.Retained) == 0 {
+		return s, false, nil
+	}
+	s.Promoted, s.Retained, s.Unpinned = nil, nil, s.Generation
+	return s, true, nil
 }
 
 // Active returns the operation that is under way, or nil.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"time"
@@ -63,11 +64,14 @@ func checkCmd(g *globals) *ffcli.Command {
 }
 
 func reconcileCmd(g *globals) *ffcli.Command {
+	fs := flag.NewFlagSet("toad reconcile", flag.ContinueOnError)
+	look := fs.Bool("look", false, "compare the pins with the records, put right what others changed, and tell it")
 	return &ffcli.Command{
-		Name: "reconcile", ShortUsage: "toad reconcile", FlagSet: flag.NewFlagSet("toad reconcile", flag.ContinueOnError),
+		Name: "reconcile", ShortUsage: "toad reconcile [--look]", FlagSet: fs,
 		ShortHelp: "settle pins and admissions before any enrolled unit starts; started by systemd",
 		LongHelp: "Runs once after each start of the user manager: writes the way back first, or admits what may go on.\n" +
-			"It waits for no unit, no Podman and no network.\n\nExample: toad reconcile",
+			"It waits for no unit, no Podman and no network. With --look it runs whenever something changes where the\n" +
+			"pins lie, and is silent when they are as recorded.\n\nExample: toad reconcile --look",
 		Exec: func(ctx context.Context, args []string) error {
 			if err := noArgs(args); err != nil {
 				return err
@@ -77,6 +81,9 @@ func reconcileCmd(g *globals) *ffcli.Command {
 				return err
 			}
 			defer h.close()
+			if *look {
+				return h.look(ctx)
+			}
 			return h.rollout.Reconcile(ctx)
 		},
 	}
@@ -86,7 +93,8 @@ func tickCmd(g *globals) *ffcli.Command {
 	return &ffcli.Command{
 		Name: "tick", ShortUsage: "toad tick", FlagSet: flag.NewFlagSet("toad tick", flag.ContinueOnError),
 		ShortHelp: "slow duties; started by toad-tick.timer",
-		LongHelp:  "Starts an act for every operation that still owes something.\n\nExample: toad tick",
+		LongHelp: "Starts an act for every operation that still owes something, and looks at the pins as reconcile --look does.\n\n" +
+			"Example: toad tick",
 		Exec: func(ctx context.Context, args []string) error {
 			if err := noArgs(args); err != nil {
 				return err
@@ -98,7 +106,7 @@ func tickCmd(g *globals) *ffcli.Command {
 			defer h.close()
 			h.tellDamaged(ctx)
 			h.nudge(ctx) // what a boot has stopped
-			return h.rollout.Resume(ctx)
+			return errors.Join(h.rollout.Resume(ctx), h.look(ctx))
 		},
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,20 +14,25 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"toad/internal/atomicfile"
-	"toad/unitgen"
 )
 
 func setupCmd(g *globals) *ffcli.Command {
 	fs := flag.NewFlagSet("toad setup", flag.ContinueOnError)
 	dry := fs.Bool("dry-run", false, "print what would be written, and write nothing")
+	uninstall := fs.Bool("uninstall", false, "remove toad's units; services run on, and keep their pins")
 	return &ffcli.Command{
-		Name: "setup", ShortUsage: "toad setup [--dry-run]", FlagSet: fs,
+		Name: "setup", ShortUsage: "toad setup [--dry-run | --uninstall]", FlagSet: fs,
 		ShortHelp: "install and start toad's user units",
 		LongHelp: "Copies this binary to the state folder, installs toad's units for this user and starts its socket.\n" +
-			"Safe to run again, after an upgrade for example.\n\nExample: toad setup",
+			"Safe to run again, after an upgrade for example.\n\n" +
+			"With --uninstall it takes the units away again. It is refused while a deployment is under way. Services run\n" +
+			"on with their pins, and the records stay.\n\nExample: toad setup",
 		Exec: func(ctx context.Context, args []string) error {
 			if err := noArgs(args); err != nil {
 				return err
+			}
+			if *uninstall {
+				return uninstallUnits(ctx, g, *dry)
 			}
 			return setup(ctx, g, *dry)
 		},
@@ -36,7 +40,7 @@ func setupCmd(g *globals) *ffcli.Command {
 }
 
 // started are the units that setup enables; toad-reconcile is only enabled, the manager alone starts it.
-var started = []string{"toad.socket", "toad-tick.timer"}
+var started = []string{"toad.socket", "toad-tick.timer", fencePath}
 
 func setup(ctx context.Context, g *globals, dry bool) error {
 	h, err := wire(ctx, g)
@@ -47,23 +51,19 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 	if err := h.supported(ctx); err != nil {
 		return err
 	}
-	files, err := unitFiles(h.rollout.Program)
+	files, err := h.unitFiles()
 	if err != nil {
 		return err
 	}
 	for _, f := range files {
-		old, err := os.ReadFile(f.Name)
-		if err == nil && bytes.Equal(old, []byte(f.Text)) {
+		if sameText(f) {
 			continue
 		}
 		fmt.Fprintf(g.Stdout, "write %s\n", f.Name)
 		if dry {
 			continue
 		}
-		if err := atomicfile.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
-			return err
-		}
-		if err := atomicfile.Write(f.Name, []byte(f.Text), 0o644); err != nil {
+		if err := writeUnit(f); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,8 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 		{"daemon-reload"},
 		{"enable", "toad-reconcile.service"},
 		append([]string{"enable", "--now"}, started...),
-		{"try-restart", "toad.service"},
+		{"try-restart", "toad.service", fencePath}, // the fence may have other folders to watch now
+		{"start", "--no-block", "toad-fence.service"},
 	} {
 		if err := systemctl(ctx, runtimeDir, argv...); err != nil {
 			return err
@@ -98,27 +99,6 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 	}
 	fmt.Fprintln(g.Stdout, "toad is set up: requests arrive at toad.socket; next, enroll a service and run: toad status")
 	return nil
-}
-
-// unitFiles are toad's units under their paths. They lie in the data folder: systemctl mask cannot hide a unit whose
-// file lies in the configuration folder.
-func unitFiles(p unitgen.Program) ([]unitgen.File, error) {
-	data := os.Getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(data) {
-		home := os.Getenv("HOME")
-		if !filepath.IsAbs(home) {
-			return nil, configError{errors.New("HOME is not set")}
-		}
-		data = filepath.Join(home, ".local", "share")
-	}
-	var files []unitgen.File
-	for _, f := range unitgen.Installed(p) {
-		if strings.HasPrefix(f.Name, "toad-fence.") {
-			continue // what it would start is not in this version
-		}
-		files = append(files, unitgen.File{Name: filepath.Join(data, "systemd", "user", f.Name), Text: f.Text})
-	}
-	return files, nil
 }
 
 // supported refuses a host on which no deployment could work, before anything is written.

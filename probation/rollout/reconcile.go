@@ -73,7 +73,7 @@ func (r *Rollout) Reconcile(ctx context.Context) error {
 		return err
 	})
 	if wrote {
-		if err := r.reload(ctx); err != nil {
+		if err := r.Reload(ctx); err != nil {
 			return errors.Join(visitErr, err)
 		}
 	}
@@ -91,7 +91,8 @@ func (r *Rollout) lockSoon(ctx context.Context, service string) (func(), error) 
 	return r.Records.Lock(ctx, service)
 }
 
-func (r *Rollout) reload(ctx context.Context) error {
+// Reload has the user manager read all units anew, one reload at a time.
+func (r *Rollout) Reload(ctx context.Context) error {
 	unlock, err := r.Records.LockReload(ctx)
 	if err != nil {
 		return err
@@ -130,20 +131,23 @@ func (r *Rollout) settlePins(ctx context.Context, name string) (svc probation.Se
 }
 
 func (r *Rollout) settlePin(op probation.Operation, b probation.UnitBefore, changed bool) (bool, error) {
-	want := ""
-	switch op.Phase {
-	case probation.Switching, probation.Probation:
-		want = r.candidatePin(op, b).Text()
-	case probation.Promoting:
-		want = r.promotedPin(op, b).Text()
-	default:
-		want = r.restoredPin(op, b)
-	}
+	want := r.pinOf(op, b)
 	have, _, err := r.Quadlet.Pins().Read(b.Unit)
 	if err != nil || have == want {
 		return changed, err
 	}
 	return true, r.Quadlet.Pins().Restore(b.Unit, want)
+}
+
+// pinOf is the pin that a unit has in the phase of its operation.
+func (r *Rollout) pinOf(op probation.Operation, b probation.UnitBefore) string {
+	switch op.Phase {
+	case probation.Switching, probation.Probation:
+		return r.candidatePin(op, b).Text()
+	case probation.Promoting:
+		return r.promotedPin(op, b).Text()
+	}
+	return r.restoredPin(op, b)
 }
 
 // readmit lets a candidate start that the record still wants, under the same limit, with a new check.

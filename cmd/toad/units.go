@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"toad/internal/atomicfile"
+	"toad/unitgen"
+)
+
+// fencePath is the unit that watches the pins. It names their folders, so it changes with the enrollment.
+const fencePath = "toad-fence.path"
+
+// unitFiles are toad's units under their paths. They lie in the data folder: systemctl mask cannot hide a unit whose
+// file lies in the configuration folder.
+func (h *host) unitFiles() ([]unitgen.File, error) {
+	data := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) {
+		home := os.Getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return nil, configError{errors.New("HOME is not set")}
+		}
+		data = filepath.Join(home, ".local", "share")
+	}
+	files := unitgen.Installed(h.rollout.Program, h.rollout.Quadlet.Pins().Folders(h.enrolledUnits()...)...)
+	for i := range files {
+		files[i].Name = filepath.Join(data, "systemd", "user", files[i].Name)
+	}
+	return files, nil
+}
+
+// enrolledUnits are the Quadlet files of all services.
+func (h *host) enrolledUnits() []string {
+	var units []string
+	for _, name := range h.enrolled.Names() {
+		if e, err := h.enrolled.Enrollment(name); err == nil {
+			units = append(units, e.Units...)
+		}
+	}
+	return units
+}
+
+func sameText(f unitgen.File) bool {
+	have, err := os.ReadFile(f.Name)
+	return err == nil && bytes.Equal(have, []byte(f.Text))
+}
+
+func writeUnit(f unitgen.File) error {
+	if err := atomicfile.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Write(f.Name, []byte(f.Text), 0o644)
+}
+
+// look is what the fence and the tick do: the pins are held against the records, and the fence against the enrollment.
+func (h *host) look(ctx context.Context) error {
+	return errors.Join(h.rollout.Look(ctx), h.followEnrollment(ctx))
+}
+
+// followEnrollment lets the fence watch the folders of the units that are enrolled now.
+func (h *host) followEnrollment(ctx context.Context) error {
+	files, err := h.unitFiles()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if filepath.Base(f.Name) != fencePath || sameText(f) {
+			continue
+		}
+		if _, err := os.Stat(f.Name); err != nil {
+			return nil // toad was uninstalled
+		}
+		if err := writeUnit(f); err != nil {
+			return err
+		}
+		if err := h.rollout.Reload(ctx); err != nil {
+			return err
+		}
+		if err := h.bus.Restart(ctx, fencePath); err != nil {
+			return err
+		}
+		h.log.Info("the fence watches the units that are enrolled now")
+	}
+	return nil
+}
+
+// uninstallUnits takes away what setup installed. Services run on, and what they run is left pinned.
+func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
+	h, err := wire(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	names, err := h.records.Names()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		svc, err := h.records.Service(n)
+		if op := svc.Active(); err == nil && op != nil {
+			return hint(exitError{exitRefused, fmt.Errorf("%s is in %s, and nothing would hold its deadline", op.ID, op.Phase)},
+				"wait for it, or give it up with: toad rollback %s", n)
+		}
+	}
+	files, err := h.unitFiles()
+	if err != nil {
+		return err
+	}
+	runtimeDir, err := g.runtimeDir()
+	if err != nil {
+		return err
+	}
+	if !dry {
+		argv := append([]string{"disable", "--now"}, started...)
+		// A unit that is not there any more is no reason to leave the others.
+		if err := systemctl(ctx, runtimeDir, append(argv, "toad-reconcile.service")...); err != nil {
+			h.log.Warn("disable", "err", err)
+		}
+		if err := systemctl(ctx, runtimeDir, "stop", "toad.service"); err != nil {
+			h.log.Warn("stop", "err", err)
+		}
+	}
+	for _, f := range files {
+		if _, err := os.Stat(f.Name); err != nil {
+			continue
+		}
+		fmt.Fprintf(g.Stdout, "remove %s\n", f.Name)
+		if dry {
+			continue
+		}
+		if err := atomicfile.Remove(f.Name); err != nil {
+			return err
+		}
+	}
+	if !dry {
+		if err := h.rollout.Reload(ctx); err != nil {
+			return err
+		}
+	}
+	return h.leaves(g, names)
+}
+
+// leaves says what an uninstalled toad leaves behind.
+func (h *host) leaves(g *globals, names []string) error {
+	fmt.Fprintf(g.Stdout, "left: the state folder %s, with this binary in libexec\n", h.records.Dir())
+	pins := h.rollout.Quadlet.Pins()
+	units, err := pins.Units()
+	if err != nil {
+		return err
+	}
+	for _, u := range units {
+		fmt.Fprintf(g.Stdout, "left: %s, so %s goes on with its release\n", pins.Path(u), u)
+	}
+	if len(units) > 0 {
+		for _, n := range names {
+			fmt.Fprintf(g.Stdout, "to give its units back: toad unpin %s\n", n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"toad/probation"
+	"toad/probation/record"
+	"toad/quadlet"
+)
+
+// bindingEvent is the log's word for what others did to a pin.
+const bindingEvent = "binding"
+
+// looks is how often Look begins anew because something changed meanwhile.
+const looks = 5
+
+// Look compares the pins with the records. What others changed or took away is put right and told; what wins over a pin
+// is told; an operation under way gets an act. It is silent when all is as recorded.
+func (r *Rollout) Look(ctx context.Context) error {
+	for n := 1; ; n++ {
+		before := r.seen()
+		err := r.lookOnce(ctx)
+		if err != nil || n == looks || r.seen() == before {
+			return err
+		}
+		// Whoever changes them may not be done, and systemd does not tell of what changes while this runs.
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// seen tells one state of the pins from another.
+func (r *Rollout) seen() string {
+	pins := r.Quadlet.Pins()
+	units, _ := pins.Units()
+	var b strings.Builder
+	for _, u := range units {
+		text, _, _ := pins.Read(u)
+		fmt.Fprintln(&b, u, pins.Written(u).UnixNano(), text)
+	}
+	return b.String()
+}
+
+func (r *Rollout) lookOnce(ctx context.Context) error {
+	names, err := r.Records.Names()
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if bad := r.lookAt(ctx, n); bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", n, bad))
+		}
+	}
+	strays, bad := r.Strays()
+	for _, s := range strays {
+		r.Log.Warn(s)
+	}
+	return errors.Join(err, bad)
+}
+
+// lookAt looks at one service, under its lock.
+func (r *Rollout) lookAt(ctx context.Context, name string) error {
+	unlock, err := r.lockSoon(ctx, name)
+	if errors.Is(err, record.ErrLocked) || errors.Is(err, context.DeadlineExceeded) {
+		return nil // an act is at it, and writes the pins itself; the tick looks again
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	svc, err := r.Records.Service(name)
+	if errors.Is(err, record.ErrDamaged) {
+		return nil // told by the tick, and left alone
+	}
+	if err != nil {
+		return err
+	}
+	if op := svc.Active(); op != nil {
+		return r.lookAtActive(ctx, *op)
+	}
+	want, known := r.wantedPins(svc)
+	if !known || svc.Operation == nil {
+		return nil
+	}
+	wrong, err := r.differing(want)
+	if err == nil && len(wrong) > 0 {
+		err = r.putRight(ctx, *svc.Operation, want, wrong)
+	}
+	if err != nil {
+		return err
+	}
+	return r.tellBinding(ctx, *svc.Operation, want)
+}
+
+// lookAtActive starts an act if the pins are not those of the operation's phase; the act knows what to do about it.
+func (r *Rollout) lookAtActive(ctx context.Context, op probation.Operation) error {
+	changed := false
+	for _, b := range op.Before {
+		have, _, err := r.Quadlet.Pins().Read(b.Unit)
+		if err != nil {
+			return err
+		}
+		if have == r.pinOf(op, b) {
+			continue
+		}
+		changed = true
+		if op.Phase == probation.Probation { // in all other phases a pin may be about to change
+			r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s was changed by others during the deployment", b.Unit), nil)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return r.Begin(ctx, op)
+}
+
+// differing lists the units whose pin is not the wanted one.
+func (r *Rollout) differing(want map[string]string) ([]string, error) {
+	var wrong []string
+	for _, unit := range slices.Sorted(maps.Keys(want)) {
+		have, ok, err := r.Quadlet.Pins().Read(unit)
+		if err != nil {
+			return nil, err
+		}
+		if have != want[unit] || ok != (want[unit] != "") {
+			wrong = append(wrong, unit)
+		}
+	}
+	return wrong, nil
+}
+
+func (r *Rollout) putRight(ctx context.Context, op probation.Operation, want map[string]string, wrong []string) error {
+	unlock, err := r.Records.LockReload(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, unit := range wrong {
+		_, had, err := r.Quadlet.Pins().Read(unit)
+		if err != nil {
+			return err
+		}
+		if err := r.Quadlet.Pins().Restore(unit, want[unit]); err != nil {
+			return err
+		}
+		what := "was taken away by others; it is back"
+		switch {
+		case want[unit] == "":
+			what = "is left over; it is taken away"
+		case had:
+			what = "was changed by others; it is as recorded again"
+		}
+		r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s %s", unit, what), nil)
+	}
+	return r.Manager.Reload(ctx)
+}
+
+// tellBinding tells what wins over a pin, once, and when it does not any more. Nothing is done about it: what runs is
+// the operator's decision, and a deployment would refuse to switch.
+func (r *Rollout) tellBinding(ctx context.Context, op probation.Operation, want map[string]string) error {
+	for _, unit := range slices.Sorted(maps.Keys(want)) {
+		if want[unit] == "" {
+			continue
+		}
+		err := r.verifyText(ctx, unit, want[unit])
+		var broken *quadlet.BindingError
+		if err != nil && !errors.As(err, &broken) {
+			return err
+		}
+		told, level := r.lastBinding(op.ID, unit)
+		switch {
+		case broken != nil && told != broken.Error():
+			r.note(op, "error", bindingEvent, broken.Error(), map[string]string{"unit": unit})
+		case broken == nil && level == "error":
+			r.note(op, "info", bindingEvent, "the pin of "+unit+" counts again", map[string]string{"unit": unit})
+		}
+	}
+	return nil
+}
+
+// verifyText holds a unit as loaded against a pin's text.
+func (r *Rollout) verifyText(ctx context.Context, unit, text string) error {
+	p, err := quadlet.ParsePin(text)
+	if err != nil {
+		return err
+	}
+	p.Unit = unit
+	service, err := r.serviceUnit(unit)
+	if err != nil {
+		return &quadlet.BindingError{Unit: unit, What: "the Quadlet file", Want: "there", Have: "gone: " + err.Error()}
+	}
+	return r.verify(ctx, p, service)
+}
+
+// lastBinding is what an operation's log said last of the binding of a unit.
+func (r *Rollout) lastBinding(id, unit string) (message, level string) {
+	lines, _, _ := r.Records.ReadLog(id, 0)
+	for _, line := range slices.Backward(lines) {
+		var l record.Line
+		if json.Unmarshal(line, &l) == nil && l.Event == bindingEvent && l.Fields["unit"] == unit {
+			return l.Message, l.Level
+		}
+	}
+	return "", ""
+}
+
+// Strays names the pins, and what lies beside them, that no record accounts for. Nobody's file is touched.
+func (r *Rollout) Strays() ([]string, error) {
+	names, err := r.Records.Names()
+	if err != nil {
+		return nil, err
+	}
+	owners, unknown := map[string]bool{}, map[string]bool{}
+	for _, n := range names {
+		svc, err := r.Records.Service(n)
+		want, known := map[string]string(nil), false
+		if err == nil && svc.Active() == nil {
+			want, known = r.wantedPins(svc)
+		}
+		unknown[n] = !known
+		for unit, text := range want {
+			owners[unit] = text != ""
+		}
+	}
+	pins := r.Quadlet.Pins()
+	units, err := pins.Units()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, unit := range units {
+		text, _, err := pins.Read(unit)
+		if err != nil {
+			return nil, err
+		}
+		p, bad := quadlet.ParsePin(text)
+		switch {
+		case owners[unit]:
+		case bad != nil:
+			all = append(all, fmt.Sprintf("%s is no pin that toad wrote, and no service has the unit; remove it and reload", pins.Path(unit)))
+		case !slices.Contains(names, p.Service):
+			all = append(all, fmt.Sprintf("%s is of %s, which has no record here; remove it and reload", pins.Path(unit), p.Operation))
+		case !unknown[p.Service]:
+			all = append(all, fmt.Sprintf("%s is of %s, and %s does not have the unit any more; remove it and reload", pins.Path(unit), p.Operation, p.Service))
+		}
+	}
+	return all, nil
+}

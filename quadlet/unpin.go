@@ -1,0 +1,77 @@
+package quadlet
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Units lists the Quadlet files that have a pin, whatever is in it, sorted.
+func (p Pins) Units() ([]string, error) { return p.with(pinName) }
+
+// Laid lists the units beside whose pin a previous one lies, for a restore.
+func (p Pins) Laid() ([]string, error) { return p.with(previousName) }
+
+func (p Pins) with(name string) ([]string, error) {
+	entries, err := os.ReadDir(p.Dir)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	var units []string
+	for _, e := range entries {
+		unit, ok := strings.CutSuffix(e.Name(), ".d")
+		if _, err := os.Lstat(filepath.Join(p.Dir, e.Name(), name)); ok && err == nil {
+			units = append(units, unit)
+		}
+	}
+	slices.Sort(units)
+	return units, nil
+}
+
+// Previous returns the text that LayPrevious laid; ok is false when none lies there.
+func (p Pins) Previous(unit string) (text string, ok bool, err error) {
+	data, err := os.ReadFile(p.previousPath(unit))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	return string(data), err == nil, err
+}
+
+// Written is when a unit's pin was written; zero if there is none.
+func (p Pins) Written(unit string) time.Time {
+	info, err := os.Stat(p.Path(unit))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// Folders are those in which a change may touch the units' pins: their own, and the one of all Quadlets, for systemd does
+// not tell of a folder when one above it is replaced.
+func (p Pins) Folders(units ...string) []string {
+	all := []string{p.Dir}
+	for _, u := range units {
+		all = append(all, p.folder(u))
+	}
+	return all
+}
+
+// VerifyUnpinned makes sure that nothing of a pin is in a loaded unit any more, and returns the image that its next start
+// runs; "" where the unit runs no container.
+func VerifyUnpinned(g Generated) (image string, err error) {
+	if m := verifyNoFence(g); m != nil {
+		return "", &BindingError{Unit: g.Unit, What: m.what, Have: m.have, Want: m.want}
+	}
+	run, err := theRun(g, "")
+	if err != nil {
+		return "", nil
+	}
+	if have, ok := run.label(operationLabel); ok {
+		return run.image, &BindingError{Unit: g.Unit, What: "the label " + operationLabel, Have: quoted(have), Want: "none"}
+	}
+	return run.image, nil
+}
