@@ -17,6 +17,10 @@ import (
 //
 // Podman writes the whole archive to its own TMPDIR (/var/tmp) before it loads it.
 func (c *Client) LoadBack(ctx context.Context, storeDir, imageID string) error {
+	return between("load", func() error { return c.loadBack(ctx, storeDir, imageID) })
+}
+
+func (c *Client) loadBack(ctx context.Context, storeDir, imageID string) error {
 	if _, err := c.Image(ctx, imageID); !errors.Is(err, ErrNoImage) {
 		return err
 	}

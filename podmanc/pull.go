@@ -23,6 +23,10 @@ const maxStream = 64 << 20
 // Not the bindings' Pull: it calls a stream that ends without an image a success, and hands the credentials of every
 // registry over.
 func (c *Client) Pull(ctx context.Context, ref string, progress func(line string)) error {
+	return between("pull", func() error { return c.pull(ctx, ref, progress) })
+}
+
+func (c *Client) pull(ctx context.Context, ref string, progress func(line string)) error {
 	repo, _, err := splitRef(ref)
 	if err != nil {
 		return err

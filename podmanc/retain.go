@@ -37,8 +37,12 @@ func (c *Client) Retain(ctx context.Context, storeDir, imageID string) error {
 		return err
 	}
 	defer unlock()
+	return between("retain", func() error { return c.retain(ctx, s, imageID) })
+}
+
+func (c *Client) retain(ctx context.Context, s store, imageID string) error {
 	// docker-archive first: it keeps the image id of images of both schemas, oci-archive of its own only.
-	err = c.retainAs(ctx, s, imageID, dockerArchive)
+	err := c.retainAs(ctx, s, imageID, dockerArchive)
 	if errors.Is(err, errUnfit) {
 		if second := c.retainAs(ctx, s, imageID, ociArchive); second != nil {
 			return fmt.Errorf("retain image %s: %w; %w", imageID, err, second)

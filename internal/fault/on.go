@@ -13,10 +13,15 @@ import (
 )
 
 // Point looks for <TOAD_STATE>/fault, which holds "<point> <n> <action>": at the n-th passing of that point the file is
-// removed and the action is taken once: "kill" ends the process as SIGKILL does, "hang" never returns, "error" fails the
-// call.
+// removed and the action is taken once: "kill" ends the process as SIGKILL does, "cut" asks for a power cut by a file
+// fault.cut and waits for it, "hang" never returns, "error" fails the call. With a file fault.trace every point that is
+// passed is written down there.
 func Point(name string) error {
 	path := filepath.Join(os.Getenv("TOAD_STATE"), "fault")
+	if f, err := os.OpenFile(path+".trace", os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		fmt.Fprintln(f, name)
+		f.Close()
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil
@@ -36,7 +41,10 @@ func Point(name string) error {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}
-	if fields[2] == "hang" {
+	if fields[2] == "cut" {
+		_ = os.WriteFile(path+".cut", []byte(name+"\n"), 0o600)
+	}
+	if fields[2] == "cut" || fields[2] == "hang" {
 		select {}
 	}
 	return errors.New("injected fault at " + name)

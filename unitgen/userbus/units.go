@@ -8,6 +8,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/dbus"
 	"github.com/godbus/dbus/v5"
 
+	"toad/internal/fault"
 	"toad/unitgen"
 )
 
@@ -28,10 +29,21 @@ func (b *Bus) Create(ctx context.Context, u unitgen.Unit) error {
 	if size > maxText {
 		return fmt.Errorf("create %s: its properties are %d bytes long, more than %d", u.Name, size, maxText)
 	}
-	if err := b.manager(ctx, "StartTransientUnit", []any{u.Name, "fail", u.Properties, aux}, new(dbus.ObjectPath)); err != nil {
+	if err := b.change(ctx, "StartTransientUnit", []any{u.Name, "fail", u.Properties, aux}, new(dbus.ObjectPath)); err != nil {
 		return fmt.Errorf("create %s: %w", u.Name, err)
 	}
 	return nil
+}
+
+// change is a call that changes something; tests fail and kill before and after each.
+func (b *Bus) change(ctx context.Context, method string, args []any, out ...any) error {
+	if err := fault.Point("bus." + method + ".before"); err != nil {
+		return err
+	}
+	if err := b.manager(ctx, method, args, out...); err != nil {
+		return err
+	}
+	return fault.Point("bus." + method + ".after")
 }
 
 func textSize(properties []sd.Property) int {
@@ -60,7 +72,7 @@ func (b *Bus) Restart(ctx context.Context, name string) error {
 }
 
 func (b *Bus) queue(ctx context.Context, verb, method, name string) error {
-	if err := b.manager(ctx, method, []any{name, "replace"}, new(dbus.ObjectPath)); err != nil {
+	if err := b.change(ctx, method, []any{name, "replace"}, new(dbus.ObjectPath)); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, name, err)
 	}
 	return nil
@@ -69,7 +81,7 @@ func (b *Bus) queue(ctx context.Context, verb, method, name string) error {
 // ResetFailed forgets a unit's failure, its start limit and its count of restarts. A failed transient unit is
 // gone after it. ErrNoUnit if the unit is not loaded.
 func (b *Bus) ResetFailed(ctx context.Context, name string) error {
-	if err := b.manager(ctx, "ResetFailedUnit", []any{name}); err != nil {
+	if err := b.change(ctx, "ResetFailedUnit", []any{name}); err != nil {
 		return fmt.Errorf("reset %s: %w", name, err)
 	}
 	return nil
@@ -80,7 +92,7 @@ func (b *Bus) ResetFailed(ctx context.Context, name string) error {
 func (b *Bus) Reload(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, reloadTimeout)
 	defer cancel()
-	if err := b.manager(ctx, "Reload", nil); err != nil {
+	if err := b.change(ctx, "Reload", nil); err != nil {
 		return fmt.Errorf("reload the user manager: %w", err)
 	}
 	return nil
@@ -92,7 +104,7 @@ func (b *Bus) SetEnvironment(ctx context.Context, assignments ...string) error {
 	if len(strings.Join(assignments, "")) > maxText {
 		return fmt.Errorf("set variables of the user manager: more than %d bytes", maxText)
 	}
-	if err := b.manager(ctx, "SetEnvironment", []any{assignments}); err != nil {
+	if err := b.change(ctx, "SetEnvironment", []any{assignments}); err != nil {
 		return fmt.Errorf("set variables of the user manager: %w", err)
 	}
 	return nil
@@ -100,7 +112,7 @@ func (b *Bus) SetEnvironment(ctx context.Context, assignments ...string) error {
 
 // UnsetEnvironment removes variables; one that is not set is no error.
 func (b *Bus) UnsetEnvironment(ctx context.Context, names ...string) error {
-	if err := b.manager(ctx, "UnsetEnvironment", []any{names}); err != nil {
+	if err := b.change(ctx, "UnsetEnvironment", []any{names}); err != nil {
 		return fmt.Errorf("unset variables of the user manager: %w", err)
 	}
 	return nil
