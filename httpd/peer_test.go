@@ -25,7 +25,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 func TestAskAsAnotherUser(t *testing.T) {
 	socket := os.Getenv("TOAD_TEST_SOCKET")
 	if socket == "" {
-		t.Skip("started by TestTheKernelTellsWhoAsks")
+		return // it is started by TestTheKernelTellsWhoAsks alone
 	}
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

@@ -64,7 +64,7 @@ func FuzzEveryNameLeadsBackToItsOperation(f *testing.F) {
 	f.Add(strings.Repeat("a-", 30), uint64(18446744073709551615), 9, int64(9))
 	f.Fuzz(func(t *testing.T, service string, generation uint64, n int, nanos int64) {
 		if !serviceName.MatchString(service) || endsLikeOperation.MatchString(service) || nanos < 0 {
-			t.Skip()
+			return
 		}
 		op := service + "-g" + strconv.FormatUint(generation, 10)
 		for _, name := range names(op, n, nanos) {

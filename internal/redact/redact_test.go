@@ -98,7 +98,7 @@ func FuzzNothingKnownComesThrough(f *testing.F) {
 	f.Add("abcdefgh", "x", 3)
 	f.Fuzz(func(t *testing.T, value, around string, cut int) {
 		if len(value) < 6 || strings.Contains(redact.Mark, value) || strings.Contains(around, value) || strings.ContainsAny(value, "\n") {
-			t.Skip()
+			return
 		}
 		var r redact.Redactor
 		r.Add("V", value)
