@@ -16,6 +16,7 @@ const addedGoal = 300 // ms that toad may add before the candidate starts
 // switched is one switch, as milliseconds from its beginning.
 type switched struct {
 	typed, act, prepare, queue, stopped, started float64
+	cpu                                          float64 // of all processes of the user manager, until it serves
 }
 
 // overhead measures what toad adds between the acceptance of a digest that is pulled already and the candidate's start,
@@ -49,6 +50,8 @@ func overhead(b *bench, l *lab) table.Section {
 	}
 	started := func(o switched) float64 { return o.started }
 	stopped := func(o switched) float64 { return o.stopped }
+	away := func(o switched) float64 { return o.started - o.stopped }
+	cpu := func(o switched) float64 { return o.cpu }
 	typed := func(o switched) float64 { return o.started + o.typed }
 	for _, of := range []struct {
 		name string
@@ -63,6 +66,8 @@ func overhead(b *bench, l *lab) table.Section {
 		s.Add("  accepted → act runs", measured(of.all, func(o switched) float64 { return o.act }))
 		s.Add("  prepare: image, way back, units", measured(of.all, func(o switched) float64 { return o.prepare }))
 		s.Add("  switch: timer, pin, reload, verify, check, restart queued", measured(of.all, func(o switched) float64 { return o.queue }))
+		s.Add("old release told to stop → candidate's main process, "+of.name, measured(of.all, away), measured(bare, away))
+		s.Add("CPU of all the user's processes until the candidate serves, "+of.name, measured(of.all, cpu), measured(bare, cpu))
 	}
 	s.Add("toad deploy typed → candidate's main process, Podman's API cold", measured(cold, typed), measured(bare, started))
 	s.Notes = []string{
@@ -70,6 +75,7 @@ func overhead(b *bench, l *lab) table.Section {
 		"bare: systemctl --user daemon-reload && systemctl --user restart web.service, on the unit as toad left it, from the first command's start.",
 		"The stop of the old container and the start of the new one are in the first figure of both; they vary more than what toad adds, " +
 			"so the figure up to the stop is the sharper one. systemd gives the main process's start in steps of 10 ms.",
+		"CPU time is of the cgroup of user@1000.service: the manager, Podman, the service and, in toad's column, toad; it does not depend on who else uses the machine.",
 		"Cold: podman.service had ended (it does 5 s after its last request), which is how a deployment usually finds it.",
 	}
 	return s
@@ -78,9 +84,12 @@ func overhead(b *bench, l *lab) table.Section {
 // bareSwitch is what an operator would type.
 func (l *lab) bareSwitch(b *bench) switched {
 	l.quiet(b)
+	used := l.cpu("")
 	begin := l.began(b, "systemctl --user daemon-reload && systemctl --user restart web.service")
+	serves(b, l.Host, 8080, l.good)
+	used = l.cpu("") - used
 	at := l.stamps(b, "web.service")
-	return switched{stopped: ms(at["ActiveExit"].Sub(begin)), started: ms(at["ExecMainStart"].Sub(begin))}
+	return switched{cpu: ms(used), stopped: ms(at["ActiveExit"].Sub(begin)), started: ms(at["ExecMainStart"].Sub(begin))}
 }
 
 func (l *lab) toadSwitch(b *bench, version string, warm bool) switched {
@@ -92,7 +101,10 @@ func (l *lab) toadSwitch(b *bench, version string, warm bool) switched {
 	} else {
 		l.MustUser(b, "systemctl", "--user", "stop", "podman.service")
 	}
+	used := l.cpu("")
 	begin := l.began(b, "toad deploy --detach web "+img.Digest)
+	serves(b, l.Host, 8080, version)
+	used = l.cpu("") - used
 	l.settle(b)
 	l.good = version
 	op := l.record(b).Operation
@@ -101,6 +113,7 @@ func (l *lab) toadSwitch(b *bench, version string, warm bool) switched {
 		b.Fatalf("%s ended %s", op.ID, op.Phase)
 	}
 	return switched{
+		cpu:     ms(used),
 		typed:   ms(op.AcceptedAt.Sub(begin)),
 		act:     ms(log["preparing"].Sub(op.AcceptedAt)),
 		prepare: ms(log["switching"].Sub(log["preparing"])),
