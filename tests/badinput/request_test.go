@@ -3,6 +3,8 @@
 package badinput
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -139,16 +141,30 @@ func underWay(t *testing.T, b bed, v3 string) {
 		}
 	}
 	// The same digest by the command is followed; it ends when the operation is given up.
-	done := make(chan host.Result, 1)
-	go func() { done <- b.User(t, "toad", "deploy", "web", v3) }()
-	time.Sleep(300 * time.Millisecond) // it must be following by then, or it would deploy anew
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	follower := b.UserCommand(ctx, t, "sh", "-c", "toad deploy web "+v3+" 2>&1; echo exit $?")
+	out, err := follower.StdoutPipe()
+	if err == nil {
+		err = follower.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if lines.Scan(); lines.Text() != op+" deploys this digest already" {
+		t.Errorf("the command that followed began with %q", lines.Text())
+	}
 	r := b.User(t, "toad", "rollback", "web")
 	if r.Exit != 0 {
 		t.Errorf("toad rollback: exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
 	}
-	r = <-done
-	if r.Exit != 1 || !strings.Contains(r.Stdout, op+" deploys this digest already") || !strings.Contains(r.Stderr, "(aborted)") {
-		t.Errorf("the command that followed: exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
+	followed := ""
+	for lines.Scan() {
+		followed += lines.Text() + "\n"
+	}
+	if err := follower.Wait(); err != nil || !strings.HasSuffix(followed, "exit 1\n") || !strings.Contains(followed, "(aborted)") {
+		t.Errorf("the command that followed: %v\n%s", err, followed)
 	}
 	b.failed(t, "aborted")
 	before.Record.Generation++
