@@ -228,8 +228,11 @@ func (w *Watch) count(i int, u UnitSample) {
 	seen := &w.Seen[i]
 	first := seen.Invocation == ""
 	rose := u.Restarts - seen.Restarts
-	if first {
-		rose = u.Restarts
+	switch {
+	case first && w.Want[i].Operation == "":
+		rose = 0 // a restore: systemd's own restart of the candidate may have been what brought the release back
+	case first:
+		rose = u.Restarts // the restart job began the count anew
 	}
 	if rose > 0 {
 		seen.Automatic += rose

@@ -264,3 +264,16 @@ func TestNothingIsABaselineBeforeTheJobsAreQueued(t *testing.T) {
 	s.want(s.until(4, running("by the job"), true), "", "", false)
 	s.want(s.see(running("by the job"), true), probation.Stable, "", false)
 }
+
+func TestARestartOfTheCandidateIsNotTheRestoredReleases(t *testing.T) {
+	w := probation.NewWatch(enrollment(), []probation.Want{{Service: "web.service", Replaces: "new", ImageID: idA}}, nil)
+	w.Queued = true
+	u := running("back")
+	u.ImageID, u.Operation, u.Restarts = idA, "web-g6", 1 // systemd restarted it, the pin was back by then
+	s := &story{t: t, w: w}
+	s.want(s.until(4, u, true), "", "", false)
+	s.want(s.see(u, true), probation.Stable, "", false)
+	u.Restarts, u.Invocation = 2, "again"
+	s = &story{t: t, w: s.w}
+	s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
+}
