@@ -29,8 +29,10 @@ func (r *Rollout) Act(ctx context.Context, id string) error {
 		case probation.DoRetain:
 			err = r.retain(ctx, op)
 		case checkAgain:
-			waited = op.ChecksLost
-			err = pause(ctx, time.Second<<min(op.ChecksLost-1, 5))
+			if op, err = r.Records.Operation(id); err == nil { // the turn has counted it
+				waited = op.ChecksLost
+				err = pause(ctx, time.Second<<min(op.ChecksLost-1, 5))
+			}
 		default:
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"toad/probation"
 	"toad/probation/record"
 	"toad/quadlet"
+	"toad/unitgen"
 )
 
 // inLab runs a story on a clock that moves only when everybody waits.
@@ -92,6 +93,27 @@ func TestALostTimerIsArmedForTheSameInstant(t *testing.T) {
 		if _, ok := l.own["toad-probation-web-g1-2.timer"]; !ok {
 			t.Errorf("no new timer among %v", l.own)
 		}
+	})
+}
+
+// A check that died without a verdict is made again, each time after a longer pause; the deadline stays.
+func TestALostCheckIsMadeAgain(t *testing.T) {
+	inLab(t, func(l *lab) {
+		id := l.accept(v2)
+		l.until(id, probation.Probation)
+		for n := 2; n <= 4; n++ {
+			delete(l.own, unitgen.CheckName(id, n-1))
+			began := time.Now()
+			l.act(id)
+			if _, ok := l.own[unitgen.CheckName(id, n)]; !ok {
+				t.Fatalf("no check %d among %v", n, l.own)
+			}
+			if paused := time.Since(began); paused != time.Second<<(n-2) {
+				t.Errorf("check %d came after %v", n, paused)
+			}
+		}
+		l.until(id)
+		l.ended(probation.Promoted, "", v2)
 	})
 }
 
