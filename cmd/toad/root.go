@@ -22,7 +22,7 @@ import (
 
 // commands are all subcommands, in the order of the help.
 var commands = []func(*globals) *ffcli.Command{
-	deployCmd, rollbackCmd, statusCmd, logCmd, unpinCmd, setupCmd, versionCmd,
+	deployCmd, rollbackCmd, statusCmd, logCmd, unpinCmd, doctorCmd, setupCmd, versionCmd,
 	serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,
 }
 

@@ -254,3 +254,33 @@ func (r *Rollout) Strays() ([]string, error) {
 	}
 	return all, nil
 }
+
+// CheckPins says in what a service's pins are not as recorded, or do not count. It changes nothing.
+func (r *Rollout) CheckPins(ctx context.Context, svc probation.Service) []error {
+	want, known := r.wantedPins(svc)
+	if op := svc.Active(); op != nil {
+		want, known = map[string]string{}, true
+		for _, b := range op.Before {
+			want[b.Unit] = r.pinOf(*op, b)
+		}
+	}
+	if !known {
+		return nil
+	}
+	wrong, err := r.differing(want)
+	if err != nil {
+		return []error{err}
+	}
+	var all []error
+	for _, unit := range slices.Sorted(maps.Keys(want)) {
+		switch {
+		case slices.Contains(wrong, unit):
+			all = append(all, fmt.Errorf("the pin of %s is not as recorded", unit))
+		case want[unit] != "":
+			if err := r.verifyText(ctx, unit, want[unit]); err != nil {
+				all = append(all, err)
+			}
+		}
+	}
+	return all
+}

@@ -73,6 +73,10 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 		}
 	}
 	op.Released = true
+	// A record that is damaged later is rebuilt from this copy.
+	if err := r.Records.Archive(op); err != nil {
+		return err
+	}
 	svc.Operation = &op
 	return r.Records.Put(svc)
 }

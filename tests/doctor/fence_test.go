@@ -15,6 +15,7 @@ const pin = ".config/containers/systemd/web.container.d/zz-toad.conf"
 
 // A tool that copies the operator's folder over, and deletes what it does not know, takes the pins with it.
 func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	w.MustDeploy(t, 0, "v2")
 	w.Quiet(t)

@@ -20,6 +20,7 @@ timeout = "1s"`
 )
 
 func TestUnpinGivesTheUnitsBack(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	if r := w.User(t, "toad", "unpin", "other"); r.Exit != 78 {
 		t.Errorf("of a service that is not there: exit %d %s", r.Exit, r.Stderr)
