@@ -73,7 +73,8 @@ type lab struct {
 type died struct{ at string }
 
 func newLab(t *testing.T) *lab {
-	config := filepath.Join(t.TempDir(), "systemd")
+	disk := inMemory(t)
+	config := filepath.Join(disk, "systemd")
 	if err := atomicfile.MkdirAll(config, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := record.Open(filepath.Join(t.TempDir(), "state"))
+	records, err := record.Open(filepath.Join(disk, "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +100,16 @@ func newLab(t *testing.T) *lab {
 	l.load()
 	l.start()
 	return l
+}
+
+// inMemory is a temporary folder in which an fsync costs nothing, if this host has such.
+func inMemory(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "toad-lab-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // toad is a process of its own: it knows nothing but the host and the disk.
