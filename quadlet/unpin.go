@@ -70,7 +70,7 @@ func VerifyUnpinned(g Generated) (image string, err error) {
 	if err != nil {
 		return "", nil
 	}
-	if have, ok := run.label(operationLabel); ok {
+	if have, _ := run.label(operationLabel); have != "" {
 		return run.image, &BindingError{Unit: g.Unit, What: "the label " + operationLabel, Have: quoted(have), Want: "none"}
 	}
 	return run.image, nil

@@ -87,6 +87,10 @@ func examine(ctx context.Context, g *globals) error {
 	h, err := wireUp(g)
 	if err != nil {
 		f.add(levelFail, "host", err.Error(), hintOf(err))
+		checkLinger(&f)
+		checkSystemd(ctx, &f)
+		checkGenerator(&f)
+		checkSubordinate(&f)
 	} else {
 		defer h.close()
 		h.examineHost(ctx, &f)

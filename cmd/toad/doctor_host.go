@@ -23,7 +23,7 @@ const (
 )
 
 func (h *host) examineHost(ctx context.Context, f *findings) {
-	h.checkLinger(f)
+	checkLinger(f)
 	if err := h.bus.Ping(ctx); err != nil {
 		f.add(levelFail, "user manager", err.Error(), "loginctl enable-linger "+userName())
 	} else {
@@ -55,7 +55,7 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-func (h *host) checkLinger(f *findings) {
+func checkLinger(f *findings) {
 	name := userName()
 	if exists("/var/lib/systemd/linger/" + name) {
 		f.ok("linger", "the user manager of %s runs without a login", name)

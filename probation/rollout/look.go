@@ -164,18 +164,24 @@ func (r *Rollout) putRight(ctx context.Context, op probation.Operation, want map
 }
 
 // tellBinding tells what wins over a pin, once, and when it does not any more. Nothing is done about it: what runs is
-// the operator's decision, and a deployment would refuse to switch.
+// the operator's decision, and a deployment would refuse to switch. What is only not loaded yet, since somebody died
+// between a write and its reload, is loaded.
 func (r *Rollout) tellBinding(ctx context.Context, op probation.Operation, want map[string]string) error {
+	reloaded := false
 	for _, unit := range slices.Sorted(maps.Keys(want)) {
-		if want[unit] == "" {
-			continue
-		}
+		told, level := r.lastBinding(op.ID, unit)
 		err := r.verifyText(ctx, unit, want[unit])
 		var broken *quadlet.BindingError
+		if errors.As(err, &broken) && broken.Error() != told && !reloaded {
+			if err := r.Reload(ctx); err != nil {
+				return err
+			}
+			reloaded, broken = true, nil
+			err = r.verifyText(ctx, unit, want[unit])
+		}
 		if err != nil && !errors.As(err, &broken) {
 			return err
 		}
-		told, level := r.lastBinding(op.ID, unit)
 		switch {
 		case broken != nil && told != broken.Error():
 			r.note(op, "error", bindingEvent, broken.Error(), map[string]string{"unit": unit})
@@ -186,17 +192,26 @@ func (r *Rollout) tellBinding(ctx context.Context, op probation.Operation, want 
 	return nil
 }
 
-// verifyText holds a unit as loaded against a pin's text.
+// verifyText holds a unit as loaded against a pin's text, or against having none.
 func (r *Rollout) verifyText(ctx context.Context, unit, text string) error {
+	service, err := r.serviceUnit(unit)
+	switch {
+	case err != nil && text == "":
+		return nil // the unit is gone, and so is its pin
+	case err != nil:
+		return &quadlet.BindingError{Unit: unit, What: "the Quadlet file", Want: "there", Have: "gone: " + err.Error()}
+	case text == "":
+		s, err := r.Units.State(ctx, service)
+		if err == nil {
+			_, err = quadlet.VerifyUnpinned(generated(s))
+		}
+		return err
+	}
 	p, err := quadlet.ParsePin(text)
 	if err != nil {
 		return err
 	}
 	p.Unit = unit
-	service, err := r.serviceUnit(unit)
-	if err != nil {
-		return &quadlet.BindingError{Unit: unit, What: "the Quadlet file", Want: "there", Have: "gone: " + err.Error()}
-	}
 	return r.verify(ctx, p, service)
 }
 
@@ -273,13 +288,10 @@ func (r *Rollout) CheckPins(ctx context.Context, svc probation.Service) []error 
 	}
 	var all []error
 	for _, unit := range slices.Sorted(maps.Keys(want)) {
-		switch {
-		case slices.Contains(wrong, unit):
+		if slices.Contains(wrong, unit) {
 			all = append(all, fmt.Errorf("the pin of %s is not as recorded", unit))
-		case want[unit] != "":
-			if err := r.verifyText(ctx, unit, want[unit]); err != nil {
-				all = append(all, err)
-			}
+		} else if err := r.verifyText(ctx, unit, want[unit]); err != nil {
+			all = append(all, err)
 		}
 	}
 	return all

@@ -143,13 +143,13 @@ func (m remains) latest(svc probation.Service, say func(string, ...any)) probati
 	op.Before = m.before(id, svc)
 	op.Evidence = m.evidence()
 	switch {
-	case unfenced > 0 && unfenced == len(m.Units), mine == 0 && end.Event == string(probation.Promoted):
-		say("%s, of which no record is left, was promoted: its pin has no fence", id)
+	case end.Event == string(probation.Promoted) && unfenced == mine:
+		say("%s, of which no record is left, was promoted: so its log says", id)
 		op.Evidence = nil
 		return svc.Fold(op.Ended(probation.Promoted, "", "", m.endedAt(end)))
 	case unfenced > 0:
-		say("%s was being promoted: some of its pins have no fence", id)
-		op.Phase, op.Evidence = probation.Promoting, nil
+		say("%s, of which no record is left, was promoted: a pin of its has no fence", id)
+		op.Phase, op.Evidence = probation.Promoting, nil // the manager may not have loaded it yet, nor all of them be written
 	case mine == 0 && probation.Phase(end.Event).Terminal():
 		say("the log of %s, which ends %s", id, end.Event)
 		if end.Event == string(probation.Failed) {

@@ -72,7 +72,11 @@ func TestRebuildDecidesByWhatIsLeft(t *testing.T) {
 		refusals int
 	}{
 		{"an unfenced pin newer than the operations was promoted",
-			func(m *remains) { m.Units = []remainingUnit{unit(second, first, false)} }, probation.Promoted, digest2, 0},
+			func(m *remains) { m.Units = []remainingUnit{unit(second, first, false)} }, probation.Promoting, digest1, 0},
+		{"so it was if its log says so", func(m *remains) {
+			m.Units = []remainingUnit{unit(second, quadlet.Pin{}, false)}
+			m.Lines = logged(accepted, "promoted it is in force")
+		}, probation.Promoted, digest2, 0},
 		{"a fenced pin was undecided: what was laid is put back",
 			func(m *remains) { m.Units = []remainingUnit{unit(trial, first, true)} }, probation.Restoring, digest1, 0},
 		{"a fenced pin with nothing laid: the last promoted is put back",
@@ -104,11 +108,11 @@ func TestRebuildDecidesByWhatIsLeft(t *testing.T) {
 			m.Units = []remainingUnit{unit(second, first, true), other}
 		}, probation.Promoting, digest1, 0},
 		{"a refusal in the damaged record", func(m *remains) {
-			m.Units = []remainingUnit{unit(second, first, false)}
+			m.Units, m.Lines = []remainingUnit{unit(second, first, false)}, logged("promoted it is in force")
 			m.Salvaged.Refusals = []probation.Refusal{{Operation: "web-g1", Release: probation.Release{Digest: "sha256:" + strings.Repeat("3", 64)}}}
 		}, probation.Promoted, digest2, 1},
 		{"a refusal that a later promotion lifted", func(m *remains) {
-			m.Units = []remainingUnit{unit(second, first, false)}
+			m.Units, m.Lines = []remainingUnit{unit(second, first, false)}, logged("promoted it is in force")
 			m.Salvaged.Refusals = []probation.Refusal{{Operation: "web-g1", Release: probation.Release{Digest: digest2}}}
 		}, probation.Promoted, digest2, 0},
 		{"an unpin after the last operation", func(m *remains) {
