@@ -250,10 +250,13 @@ func (l *lab) cpu(under string) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
+// patience is how many half seconds a measurement waits for a quieter machine.
+const patience = 10
+
 // quiet waits a while for others to leave the machine alone, and counts where they do not.
 func (l *lab) quiet(b *bench) {
 	l.asked++
-	for range 40 {
+	for range patience {
 		if busy() < 50 {
 			return
 		}

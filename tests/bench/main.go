@@ -125,8 +125,8 @@ func measure(want []string, rounds int, log io.Writer) (*table.Table, error) {
 	if has("sizes") {
 		section("sizes", func() []table.Section { return []table.Section{sizes(b, l)} })
 	}
-	tab.Machine = append(tab.Machine, fmt.Sprintf("Load at the end: %s; at %d of %d measurements others kept the machine more than half busy for 20 s on end",
-		loadAverage(), l.noisy, l.asked))
+	tab.Machine = append(tab.Machine, fmt.Sprintf("Load at the end: %s; %d of %d measurements began while others had kept the machine more than half busy for %d s",
+		loadAverage(), l.noisy, l.asked, patience/2))
 	slices.SortStableFunc(tab.Sections, func(x, y table.Section) int {
 		return slices.Index(names, x.Name) - slices.Index(names, y.Name)
 	})

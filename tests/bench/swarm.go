@@ -23,8 +23,8 @@ type swarm struct {
 // dockerPackages make another base for hosts.
 const dockerPackages = "docker.io,docker-cli"
 
-// patience is how long its command may take; swarm gives up only then.
-const patience = 100 * time.Second
+// giveUp is how long its command may take; swarm gives up only then.
+const giveUp = 100 * time.Second
 
 // dockerfile adds the health check that swarm judges by; the program and its layers stay the same.
 const dockerfile = `FROM 127.0.0.1:5000/app@%s
@@ -71,14 +71,14 @@ func (s *swarm) offer(b *bench, version, behaviour string) {
 }
 
 func (s *swarm) update(b *bench) (string, int) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 	defer cancel()
 	exit := 0
 	if err := s.Command(ctx, b, "docker", "service", "update", "--quiet", "--image", s.image, "web").Run(); err != nil {
 		exit = 1
 	}
 	if ctx.Err() != nil {
-		return fmt.Sprintf("no end after %v", patience), exit
+		return fmt.Sprintf("no end after %v", giveUp), exit
 	}
 	state := s.MustExec(b, "docker", "service", "inspect", "--format", "{{if .UpdateStatus}}{{.UpdateStatus.State}}{{end}}", "web")
 	return strings.ReplaceAll(state, "_", " "), exit
