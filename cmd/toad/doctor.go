@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -93,6 +94,7 @@ func examine(ctx context.Context, g *globals) error {
 		checkSubordinate(&f)
 	} else {
 		defer h.close()
+		h.enrolled.log = slog.New(slog.DiscardHandler) // what it would tell is a finding
 		h.examineHost(ctx, &f)
 		h.examineToad(ctx, &f)
 		h.examineServices(ctx, &f)

@@ -154,7 +154,7 @@ func (h *host) checkClock(f *findings) {
 			}
 		}
 	}
-	if behind := newest.Sub(time.Now()); behind > time.Second {
+	if behind := time.Until(newest); behind > time.Second {
 		f.add(levelWarn, "clock", fmt.Sprintf("it is %s behind the newest time on record: after a boot every deadline would count as past", behind.Round(time.Second)), "timedatectl set-ntp true")
 		return
 	}

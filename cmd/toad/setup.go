@@ -97,7 +97,7 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 			}
 		}
 	}
-	fmt.Fprintln(g.Stdout, "toad is set up: requests arrive at toad.socket; next, enroll a service and run: toad status")
+	fmt.Fprintln(g.Stdout, "toad is set up: requests arrive at toad.socket; next, enroll a service and run: toad doctor")
 	return nil
 }
 

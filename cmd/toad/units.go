@@ -35,6 +35,9 @@ func (h *host) unitFiles() ([]unitgen.File, error) {
 
 // enrolledUnits are the Quadlet files of all services.
 func (h *host) enrolledUnits() []string {
+	if !exists(h.enrolled.path) && !exists(h.enrolled.last) {
+		return nil // nothing is enrolled yet, which is no fault
+	}
 	var units []string
 	for _, name := range h.enrolled.Names() {
 		if e, err := h.enrolled.Enrollment(name); err == nil {
