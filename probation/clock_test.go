@@ -46,12 +46,22 @@ func TestCarriedIntoABootItHoldsAgainstTheWallClock(t *testing.T) {
 	d := probation.NewDeadline(at(0), time.Minute).Seen(at(40 * time.Second))
 	now := probation.Instant{Wall: start.Add(45 * time.Second), Boot: time.Second, BootID: "two"}
 	c := d.Carried(now)
-	if !c.At.Equal(d.At) {
-		t.Errorf("the deadline moved from %v to %v", d.At, c.At)
-	}
 	now.Boot += 5 * time.Second
 	now.Wall = now.Wall.Add(-time.Hour)
 	if left := c.LeftAt(now); left != 10*time.Second {
 		t.Errorf("want 10s left, have %v", left)
+	}
+}
+
+// Also where less is left than the wall clock would give, because that was set back.
+func TestCarriedIntoABootItIsTheSameInstant(t *testing.T) {
+	for _, back := range []time.Duration{0, 10 * time.Second} {
+		last := at(40 * time.Second)
+		last.Wall = last.Wall.Add(-back)
+		d := probation.NewDeadline(at(0), time.Minute).Seen(last)
+		c := d.Carried(probation.Instant{Wall: start.Add(45 * time.Second), Boot: time.Second, BootID: "two"})
+		if !c.At.Equal(d.At) {
+			t.Errorf("the clock put back by %v: the deadline moved from %v to %v", back, d.At, c.At)
+		}
 	}
 }
