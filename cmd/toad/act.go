@@ -22,13 +22,10 @@ func actCmd(g *globals) *ffcli.Command {
 			if len(args) != 1 {
 				return usagef("act takes one operation, e.g. web-g7")
 			}
-			h, err := wire(ctx, g)
-			if err != nil {
-				return err
-			}
-			defer h.close()
-			go alive(ctx)
-			return h.rollout.Act(ctx, args[0])
+			return onHost(ctx, g, func(h *host) error {
+				go alive(ctx)
+				return h.rollout.Act(ctx, args[0])
+			})
 		},
 	}
 }
@@ -45,20 +42,14 @@ func checkCmd(g *globals) *ffcli.Command {
 			if len(args) != 1 {
 				return usagef("check takes one operation, e.g. web-g7")
 			}
-			h, err := wire(ctx, g)
-			if err != nil {
+			return onHost(ctx, g, func(h *host) error {
+				status := func(s string) { _, _ = daemon.SdNotify(false, "STATUS="+s) }
+				v, err := h.check(status).Run(ctx, args[0], *number)
+				if err == nil && v.Kind != probation.Stable {
+					err = fmt.Errorf("%s: %s: %s", args[0], v.Kind, v.Reason)
+				}
 				return err
-			}
-			defer h.close()
-			status := func(s string) { _, _ = daemon.SdNotify(false, "STATUS="+s) }
-			v, err := h.check(status).Run(ctx, args[0], *number)
-			switch {
-			case err != nil:
-				return err
-			case v.Kind != probation.Stable:
-				return fmt.Errorf("%s: %s: %s", args[0], v.Kind, v.Reason)
-			}
-			return nil
+			})
 		},
 	}
 }
@@ -76,15 +67,12 @@ func reconcileCmd(g *globals) *ffcli.Command {
 			if err := noArgs(args); err != nil {
 				return err
 			}
-			h, err := wire(ctx, g)
-			if err != nil {
-				return err
-			}
-			defer h.close()
-			if *look {
-				return h.look(ctx)
-			}
-			return h.rollout.Reconcile(ctx)
+			return onHost(ctx, g, func(h *host) error {
+				if *look {
+					return h.look(ctx)
+				}
+				return h.rollout.Reconcile(ctx)
+			})
 		},
 	}
 }
@@ -99,14 +87,11 @@ func tickCmd(g *globals) *ffcli.Command {
 			if err := noArgs(args); err != nil {
 				return err
 			}
-			h, err := wire(ctx, g)
-			if err != nil {
-				return err
-			}
-			defer h.close()
-			h.tellDamaged(ctx)
-			h.nudge(ctx) // what a boot has stopped
-			return errors.Join(h.rollout.Resume(ctx), h.look(ctx))
+			return onHost(ctx, g, func(h *host) error {
+				h.tellDamaged(ctx)
+				h.nudge(ctx) // what a boot has stopped
+				return errors.Join(h.rollout.Resume(ctx), h.look(ctx))
+			})
 		},
 	}
 }

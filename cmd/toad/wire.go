@@ -79,6 +79,16 @@ func wireUp(g *globals) (*host, error) {
 
 func (h *host) close() { _ = h.bus.Close() }
 
+// onHost does something with a host that is wired for that long.
+func onHost(ctx context.Context, g *globals, do func(*host) error) error {
+	h, err := wire(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	return do(h)
+}
+
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
 	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
