@@ -246,6 +246,11 @@ func TestOnlyPromotionLiftsARefusal(t *testing.T) {
 	if svc.Operation.Phase != probation.Failed || svc.Refusal(probation.Release{Digest: digestB}) == nil {
 		t.Errorf("%s lifted the refusal: %+v", svc.Operation.Phase, svc.Refusals)
 	}
+	svc = inPhase(probation.Promoting) // of another release
+	svc.Refusals = []probation.Refusal{{Release: probation.Release{Digest: digestA}, Operation: "web-g5"}}
+	if svc, _ = svc.Apply(event(probation.PinKept)); svc.Refusal(probation.Release{Digest: digestA}) == nil {
+		t.Error("the promotion of another release lifted the refusal")
+	}
 }
 
 func TestAdoptionIsGenerationZero(t *testing.T) {
