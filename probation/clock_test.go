@@ -59,7 +59,7 @@ func TestCarriedIntoABootItIsTheSameInstant(t *testing.T) {
 		last := at(40 * time.Second)
 		last.Wall = last.Wall.Add(-back)
 		d := probation.NewDeadline(at(0), time.Minute).Seen(last)
-		c := d.Carried(probation.Instant{Wall: start.Add(45 * time.Second), Boot: time.Second, BootID: "two"})
+		c := d.Carried(probation.Instant{Wall: last.Wall.Add(2 * time.Second), Boot: time.Second, BootID: "two"})
 		if !c.At.Equal(d.At) {
 			t.Errorf("the clock put back by %v: the deadline moved from %v to %v", back, d.At, c.At)
 		}
