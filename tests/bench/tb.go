@@ -15,6 +15,7 @@ type bench struct {
 	testing.TB // for the methods that nobody calls here
 	log        io.Writer
 
+	cleaning sync.Mutex
 	mu       sync.Mutex
 	cleanups []func()
 }
@@ -34,8 +35,10 @@ func (b *bench) Cleanup(f func()) {
 	b.cleanups = append(b.cleanups, f)
 }
 
-// cleanup runs what was put down, last first, once.
+// cleanup runs what was put down, last first, once; a second caller waits for the first.
 func (b *bench) cleanup() {
+	b.cleaning.Lock()
+	defer b.cleaning.Unlock()
 	b.mu.Lock()
 	all := b.cleanups
 	b.cleanups = nil

@@ -4,6 +4,7 @@ package failure
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -53,8 +54,8 @@ func TestTheDeadlineIsEnforcedWithoutTheDaemon(t *testing.T) {
 		{"the act killed", func() { killAct(t, w, syscall.SIGKILL) }, func() {}},
 		{"the act stopped by SIGSTOP", func() { killAct(t, w, syscall.SIGSTOP) }, func() {}},
 		{"reloads all the time", func() {
-			w.MustUser(t, "systemd-run", "--user", "-q", "--unit", "reloader", "sh", "-c", "while :; do systemctl --user daemon-reload; sleep 0.3; done")
-		}, func() { w.User(t, "systemctl", "--user", "stop", "reloader.service") }},
+			w.MustUser(t, "systemd-run", "--user", "-q", "--collect", "--unit", fmt.Sprintf("reloader-%d", w.Record(t).Generation), "sh", "-c", "while :; do systemctl --user daemon-reload; sleep 0.3; done")
+		}, func() { w.User(t, "systemctl", "--user", "stop", "reloader-*.service") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range rounds {
@@ -95,12 +96,14 @@ func kill(t *testing.T, w *scene.Web, sig syscall.Signal, units string) {
 	}
 }
 
-// killAct waits for the act that takes the verdict, and hits it.
+// killAct waits for the act that takes the verdict, and hits it once it has been executed: until then the user manager
+// waits for the new process, and would be stopped with it.
 func killAct(t *testing.T, w *scene.Web, sig syscall.Signal) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		for _, pid := range append(w.Pids(t, "toad-act-*"), w.Pids(t, "toad-probation-*")...) {
-			if syscall.Kill(pid, sig) == nil {
+			comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			if err == nil && string(comm) == "toad\n" && syscall.Kill(pid, sig) == nil {
 				return
 			}
 		}

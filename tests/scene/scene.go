@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,20 +181,17 @@ func (w *Web) Record(t *testing.T) (r struct {
 // WaitPhase waits until the latest operation is in one of the phases, by its record on disk.
 func (w *Web) WaitPhase(t *testing.T, phases ...string) string {
 	t.Helper()
-	var have string
-	host.Eventually(t, "the operation to be "+strings.Join(phases, " or "), time.Minute, func() bool {
+	for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		r := w.User(t, "cat", ".local/state/toad/services/web.json")
 		var rec struct{ Operation struct{ Phase string } }
 		_ = json.Unmarshal([]byte(r.Stdout), &rec)
-		have = rec.Operation.Phase
-		for _, p := range phases {
-			if have == p {
-				return true
-			}
+		if slices.Contains(phases, rec.Operation.Phase) {
+			return rec.Operation.Phase
 		}
-		return false
-	})
-	return have
+		if time.Now().After(end) {
+			t.Fatalf("the operation is in %q, not in %s\n%s", rec.Operation.Phase, strings.Join(phases, " or "), w.Log(t))
+		}
+	}
 }
 
 // Serves waits until the service answers with a version.
