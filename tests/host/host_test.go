@@ -24,7 +24,7 @@ func TestAQuadletComesBackAfterARebootAndAPowerCut(t *testing.T) {
 	h := Up(t, Options{NoToad: true})
 	h.WriteFile(t, "~/.config/containers/systemd/web.container", web, 0o644)
 	h.MustUser(t, "systemctl", "--user", "daemon-reload")
-	h.MustUser(t, "systemctl", "--user", "start", "web.service")
+	h.MustUser(t, "systemctl", "--user", "start", "--no-block", "web.service")
 	serves(t, h, "v1")
 	if have, want := h.MustUser(t, "podman", "image", "inspect", "-f", "{{.Id}}", Repository+":v1"), h.Image(t, "v1").ID; "sha256:"+have != want {
 		t.Errorf("image id: want %s, have %s", want, have)
