@@ -163,7 +163,7 @@ func TestAStopByAnOperatorWithdraws(t *testing.T) {
 	if have := w.Show(t, "web.service", "ActiveState"); have != "inactive" {
 		t.Errorf("the unit was to be left stopped, it is %s", have)
 	}
-	w.MustUser(t, "systemctl", "--user", "start", "web.service")
+	w.MustUser(t, "systemctl", "--user", "start", "--no-block", "web.service")
 	w.Serves(t, "v1")
 }
 

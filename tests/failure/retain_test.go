@@ -68,7 +68,7 @@ func TestAnAutoUpdateMovesNothing(t *testing.T) {
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits,
 		Quadlet: strings.Replace(scene.Quadlet, "Image={image}", "Image="+host.Repository+":moving\nAutoUpdate=registry", 1), Stopped: true})
 	w.Push(t, "moving", "good", "v1")
-	w.MustUser(t, "systemctl", "--user", "start", "web.service")
+	w.MustUser(t, "systemctl", "--user", "start", "--no-block", "web.service")
 	w.Serves(t, "v1")
 	w.MustDeploy(t, 0, "v2")
 	invocation := w.Invocation(t)
@@ -174,7 +174,7 @@ func TestLastWordsHoldNoSecret(t *testing.T) {
 		"~/web.env": "FILE_PW=S3NT1NEL-file\n",
 	}, Stopped: true})
 	w.MustUser(t, "sh", "-c", "printf S3NT1NEL-store | podman secret create apikey -")
-	w.MustUser(t, "systemctl", "--user", "start", "web.service")
+	w.MustUser(t, "systemctl", "--user", "start", "--no-block", "web.service")
 	w.Serves(t, "v1")
 	w.MustDeploy(t, 3, "leak")
 	log := w.MustUser(t, "toad", "log", "web")
