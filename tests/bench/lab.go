@@ -26,7 +26,8 @@ type lab struct {
 	good   string // version that is in force as web
 	cgroup string // of the host
 
-	asked, noisy int // how often the machine was waited for, and in vain
+	ahead        bool // of all else on the machine
+	asked, noisy int  // how often the machine was waited for, and in vain
 }
 
 const webQuadlet = `[Container]
@@ -220,12 +221,11 @@ func (l *lab) machine(b *bench) []string {
 			break
 		}
 	}
-	commit, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
+	commit, _ := exec.Command("git", "log", "-1", "--format=%h", "--", "tests/bench").Output()
 	return []string{
 		fmt.Sprintf("Machine: %d cores (%s), %s, Linux %s", runtime.NumCPU(), cpu, memory(), first(l.MustExec(b, "uname", "-r"))),
 		fmt.Sprintf("Host: %s, %s, %s; the harness at %s", first(l.MustExec(b, "systemctl", "--version")),
 			first(l.MustExec(b, "podman", "--version")), first(l.MustUser(b, "toad", "version")), strings.TrimSpace(string(commit))),
-		"Load of the machine at the start, with nothing of ours running: " + loadAverage(),
 	}
 }
 
@@ -253,12 +253,25 @@ func (l *lab) cpu(under string) time.Duration {
 // patience is how many half seconds a measurement waits for a quieter machine.
 const patience = 10
 
+// noise tells what else the machine had to do.
+func (l *lab) noise(atStart string) string {
+	s := fmt.Sprintf("Noise: load average %s before anything of ours ran, %s at the end; %d of %d measurements began while others kept the "+
+		"machine more than half busy", atStart, loadAverage(), l.noisy, l.asked)
+	if l.ahead {
+		s += fmt.Sprintf("; the hosts had %d times the CPU share of anything else", shares/1024)
+	}
+	return s
+}
+
 // quiet waits a while for others to leave the machine alone, and counts where they do not.
 func (l *lab) quiet(b *bench) {
 	l.asked++
 	for range patience {
 		if busy() < 50 {
 			return
+		}
+		if l.ahead {
+			break // it need not wait, only tell
 		}
 	}
 	l.noisy++

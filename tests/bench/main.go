@@ -3,7 +3,7 @@
 // Command bench measures toad on a test host next to what it competes with on the same host, and prints one table. It
 // asserts nothing about time: goals stand beside the figures with "met" or "missed".
 //
-//	bench [--quick] [--json] [--write FILE] [SECTION…]
+//	bench [--quick] [--ahead] [--json] [--write FILE] [SECTION…]
 //	bench inside load URL RATE      what the table needs within a host; ends when its stdin does
 //	bench inside time N COMMAND…
 package main
@@ -51,6 +51,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	quick := fs.Bool("quick", false, "3 rounds instead of 5")
+	ahead := fs.Bool("ahead", false, "run ahead of all else on the machine")
 	asJSON := fs.Bool("json", false, "print JSON")
 	file := fs.String("write", "", "also write the table to this document")
 	if err := fs.Parse(args); err != nil {
@@ -72,7 +73,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if *quick {
 		rounds = 3
 	}
-	tab, err := measure(want, rounds, stderr)
+	tab, err := measure(want, rounds, *ahead, stderr)
 	if tab == nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 }
 
 // measure boots a host, measures the sections on it, and takes it down. A section that breaks does not cost the others.
-func measure(want []string, rounds int, log io.Writer) (*table.Table, error) {
+func measure(want []string, rounds int, ahead bool, log io.Writer) (*table.Table, error) {
 	b := &bench{log: log}
 	defer b.cleanup()
 	stop := make(chan os.Signal, 1)
@@ -103,9 +104,16 @@ func measure(want []string, rounds int, log io.Writer) (*table.Table, error) {
 
 	tab := &table.Table{Date: time.Now().UTC().Format(time.RFC3339), Rounds: rounds}
 	var l *lab
+	atStart := loadAverage()
+	if ahead {
+		if err := runAhead(b); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.try("host", func() { l = newLab(b, rounds) }); err != nil {
 		return nil, err
 	}
+	l.ahead = ahead
 	tab.Machine = l.machine(b)
 	has := func(name string) bool { return slices.Contains(want, name) }
 	var broken []error
@@ -125,8 +133,7 @@ func measure(want []string, rounds int, log io.Writer) (*table.Table, error) {
 	if has("sizes") {
 		section("sizes", func() []table.Section { return []table.Section{sizes(b, l)} })
 	}
-	tab.Machine = append(tab.Machine, fmt.Sprintf("Load at the end: %s; %d of %d measurements began while others had kept the machine more than half busy for %d s",
-		loadAverage(), l.noisy, l.asked, patience/2))
+	tab.Machine = append(tab.Machine, l.noise(atStart))
 	slices.SortStableFunc(tab.Sections, func(x, y table.Section) int {
 		return slices.Index(names, x.Name) - slices.Index(names, y.Name)
 	})
@@ -141,7 +148,8 @@ What toad costs, and what a failed release costs with it, next to what does the 
 estimated; nothing here is a promise for another machine: read the ratios.
 
 Written %s by `+"`scripts/bench --write`"+`, which also is how to repeat it (as root on Debian or Ubuntu; it installs what it
-needs, boots its own test hosts, and takes about 40 minutes). `+"`scripts/bench --quick overhead`"+` measures one section.
+needs, boots its own test hosts, and takes about 40 minutes; on a shared
+machine with `+"`--ahead`"+`). `+"`scripts/bench --quick overhead`"+` measures one section.
 
 `, tab.Date)
 	for _, m := range tab.Machine {

@@ -59,10 +59,10 @@ func overhead(b *bench, l *lab) table.Section {
 	}{{"Podman's API warm", warm}, {"Podman's API cold", cold}} {
 		s.Add("accepted → candidate's main process, "+of.name, measured(of.all, started), measured(bare, started))
 		more := added(of.all, started)
-		s.Add("  added", more).Want(fmt.Sprintf("≤ %d ms", addedGoal), more.Median <= addedGoal)
+		s.Add("  added up to the start, "+of.name, more).Want(fmt.Sprintf("≤ %d ms", addedGoal), more.Median <= addedGoal)
 		s.Add("accepted → old release told to stop, "+of.name, measured(of.all, stopped), measured(bare, stopped))
 		more = added(of.all, stopped)
-		s.Add("  added", more).Want(fmt.Sprintf("≤ %d ms", addedGoal), more.Median <= addedGoal)
+		s.Add("  added up to the stop, "+of.name, more).Want(fmt.Sprintf("≤ %d ms", addedGoal), more.Median <= addedGoal)
 		s.Add("  accepted → act runs", measured(of.all, func(o switched) float64 { return o.act }))
 		s.Add("  prepare: image, way back, units", measured(of.all, func(o switched) float64 { return o.prepare }))
 		s.Add("  switch: timer, pin, reload, verify, check, restart queued", measured(of.all, func(o switched) float64 { return o.queue }))

@@ -105,7 +105,7 @@ func (t Table) Missed() (names []string) {
 	for _, s := range t.Sections {
 		for _, r := range s.Rows {
 			if r.Met != nil && !*r.Met {
-				names = append(names, s.Name+": "+r.Name)
+				names = append(names, s.Name+": "+strings.TrimSpace(r.Name))
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (t Table) Markdown(w io.Writer) {
 }
 
 func (t Table) legend() string {
-	return fmt.Sprintf("Medians of %d rounds unless n says otherwise, then least–most; (×r): toad's figure is r times this one.", t.Rounds)
+	return fmt.Sprintf("Medians of %d rounds (notes say where it is more), then least–most. (×r): toad's figure is r times this one.", t.Rounds)
 }
 
 // grid is the section as text: its name and the systems first, then the rows.

@@ -15,7 +15,7 @@ func TestTheTableShowsMediansSpreadRatiosAndGoals(t *testing.T) {
 	tab.Text(&b)
 	want := `a machine
 
-Medians of 3 rounds unless n says otherwise, then least–most; (×r): toad's figure is r times this one.
+Medians of 3 rounds (notes say where it is more), then least–most. (×r): toad's figure is r times this one.
 
 overhead  toad                     bare                 goal
 start     1.20 s, 1.10–1.30        600 ms, 400–800 (×2)  ≤ 300 ms more: missed
