@@ -120,7 +120,7 @@ func start(t *testing.T, change ...func(*Server)) *fixture {
 	f.server = New(Options{
 		Deployments: &rollout.Rollout{Records: store, Units: f.units, Now: clock, Log: logger,
 			Program: unitgen.Program{Exe: "/toad", State: store.Dir()}},
-		Records: store, Log: logger, StateDir: store.Dir(),
+		Records: store, Log: logger, StateDir: store.Dir(), Registry: published{},
 		Enrolled: enrolled{
 			"web": {Name: "web", Units: []string{"web.container"}, Image: "registry.example.org/team/web", Limit: limits},
 			"db":  {Name: "db", Units: []string{"db.container"}, Image: "registry.example.org/team/db", Limit: limits},

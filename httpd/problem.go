@@ -32,12 +32,19 @@ var statuses = map[probation.Code]int{
 	probation.CodeUnauthorized:     http.StatusUnauthorized,
 	probation.CodeForbidden:        http.StatusForbidden,
 	probation.CodeUnavailable:      http.StatusServiceUnavailable,
+	CodeUnknownTag:                 http.StatusNotFound,
+	probation.CodePullFailed:       http.StatusBadGateway,
+	probation.CodePullUnavailable:  http.StatusServiceUnavailable,
 }
+
+// CodeUnknownTag is a tag that the registry does not have.
+const CodeUnknownTag probation.Code = "unknown_tag"
 
 // problemOf says what an error means to the one who asked.
 func problemOf(err error) *api.Problem {
 	var p *api.Problem
 	var rejection *probation.Rejection
+	var tag *TagError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -49,6 +56,8 @@ func problemOf(err error) *api.Problem {
 		p := refuse(status, rejection.Code, rejection.Detail)
 		p.Generation, p.Operation = &rejection.Generation, rejection.Operation
 		return p
+	case errors.As(err, &tag):
+		return refuse(statuses[tag.Code], tag.Code, withoutPaths(tag.Error()))
 	case errors.Is(err, record.ErrUnknown):
 		return refuse(http.StatusNotFound, probation.CodeUnknownOperation, err.Error())
 	case errors.Is(err, record.ErrDamaged):
@@ -65,13 +74,13 @@ func problemOf(err error) *api.Problem {
 	return p
 }
 
-// hostPath is an absolute path within a message.
-var hostPath = regexp.MustCompile(`(^|[\s"'(=:])/[^\s"'():]*[^\s"'():,.;]`)
+// hostPath is an absolute path within a message, or one below a home folder; an address (http://…) is none.
+var hostPath = regexp.MustCompile("(^|[\\s\"'`(=:\\[<,])~?/[^/\\s\"'`():\\]>,;]([^\\s\"'`():\\]>,;]*[^\\s\"'`():\\]>,.;])?")
 
 // withoutPaths leaves the folders of the host out of a message; what a file is called stays.
 func withoutPaths(text string) string {
 	return hostPath.ReplaceAllStringFunc(text, func(m string) string {
-		lead := m[:strings.IndexByte(m, '/')]
+		lead := strings.TrimSuffix(m[:strings.IndexByte(m, '/')], "~")
 		return lead + m[strings.LastIndexByte(m, '/')+1:]
 	})
 }

@@ -1,14 +1,17 @@
 package httpd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"toad/httpd/api"
 	"toad/probation"
@@ -147,6 +150,34 @@ func (s *Server) operations(c *call) error {
 		out.Operations = append(out.Operations, wireOperation(op))
 	}
 	writeJSON(c, http.StatusOK, out)
+	return nil
+}
+
+var tagForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// tagLimit is how long a registry may take to say what a tag stands for.
+const tagLimit = 20 * time.Second
+
+// tag is GET /v1/services/:service/tags/:tag: what a tag of the service's repository stands for now.
+func (s *Server) tag(c *call) error {
+	name, tag := c.param("service"), c.param("tag")
+	if err := s.known(name); err != nil {
+		return err
+	}
+	if !tagForm.MatchString(tag) {
+		return invalid(fmt.Sprintf("%.80q is not a tag", tag))
+	}
+	e, err := s.enrollment(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), tagLimit)
+	defer cancel()
+	digest, err := s.Registry.Resolve(ctx, e.Image, tag)
+	if err != nil {
+		return err
+	}
+	writeJSON(c, http.StatusOK, api.Tag{Service: name, Image: e.Image, Tag: tag, Digest: digest})
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"toad/httpd/api"
 	"toad/probation"
 )
 
@@ -96,5 +97,53 @@ func TestTheLogIsAnArrayOfItsLines(t *testing.T) {
 	}
 	if !strings.Contains(string(lines[1]), `"event":"pull","message":"layer 1\nof 2"`) {
 		t.Errorf("have %s", lines[1])
+	}
+}
+
+// published is a registry that has one tag.
+type published struct{}
+
+func (published) Resolve(_ context.Context, repository, tag string) (string, error) {
+	switch tag {
+	case "v1":
+		return one, nil
+	case "denied":
+		return "", &TagError{probation.CodePullFailed, errors.New("registry denies access: open /home/toad/.config/auth.json")}
+	case "away":
+		return "", &TagError{probation.CodePullUnavailable, errors.New("connection refused")}
+	}
+	return "", &TagError{CodeUnknownTag, errors.New(repository + ":" + tag + " is not there")}
+}
+
+func TestATagIsResolved(t *testing.T) {
+	f := start(t)
+	tag, err := f.client().Tag(t.Context(), "web", "v1")
+	if err != nil || tag != (api.Tag{Service: "web", Image: "registry.example.org/team/web", Tag: "v1", Digest: one}) {
+		t.Errorf("have %+v, %v", tag, err)
+	}
+	f.get("/v1/services/web/tags/v2").problem(t, 404, "unknown_tag")
+	f.get("/v1/services/web/tags/away").problem(t, 503, "pull_unavailable")
+	if p := f.get("/v1/services/web/tags/denied").problem(t, 502, "pull_failed"); strings.Contains(p.Detail, "/home") {
+		t.Errorf("a path of the host is told: %s", p.Detail)
+	}
+	f.get("/v1/services/wbe/tags/v1").problem(t, 404, "unknown_service")
+	f.get("/v1/services/web/tags/-x").problem(t, 422, "invalid_request")
+	f.get("/v1/services/web/tags/a%20b").problem(t, 422, "invalid_request")
+}
+
+func TestPathsAreLeftOut(t *testing.T) {
+	for text, want := range map[string]string{
+		"open /home/toad/.local/state/toad/x.json: denied": "open x.json: denied",
+		`"/etc/toad/a", (/b/c) and file=/d/e.`:             `"a", (c) and file=e.`,
+		"see ~/.config/toad/enrollment.toml":               "see enrollment.toml",
+		"get http://127.0.0.1:8080/healthz: refused":       "get http://127.0.0.1:8080/healthz: refused",
+		"pulling 127.0.0.1:5000/app@sha256:1":              "pulling 127.0.0.1:5000/app@sha256:1",
+		"read/write and and/or, 1 / 2":                     "read/write and and/or, 1 / 2",
+		"at /x":                                            "at x",
+		"[/run/user/1000/bus]":                             "[bus]",
+	} {
+		if have := withoutPaths(text); have != want {
+			t.Errorf("%s: want %s, have %s", text, want, have)
+		}
 	}
 }

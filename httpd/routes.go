@@ -40,6 +40,7 @@ func (s *Server) handler() http.Handler {
 		{http.MethodGet, "/v1/services", s.services},
 		{http.MethodGet, "/v1/services/:service", s.service},
 		{http.MethodGet, "/v1/services/:service/operations", s.operations},
+		{http.MethodGet, "/v1/services/:service/tags/:tag", s.tag},
 		{http.MethodGet, "/v1/operations/:id", s.operation},
 		{http.MethodGet, "/v1/operations/:id/log", s.log},
 		{http.MethodGet, "/healthz", s.health},

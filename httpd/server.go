@@ -55,11 +55,26 @@ type Enrolled interface {
 	Invalid() error
 }
 
+// Registry knows what is published. Errors are *TagError, or the host's trouble.
+type Registry interface {
+	Resolve(ctx context.Context, repository, tag string) (digest string, err error)
+}
+
+// TagError says by its code why a tag could not be resolved.
+type TagError struct {
+	Code probation.Code // unknown_tag, pull_failed or pull_unavailable
+	Err  error
+}
+
+func (e *TagError) Error() string { return e.Err.Error() }
+func (e *TagError) Unwrap() error { return e.Err }
+
 // Options are what a Server is made of. Idle and StateDir may be left out.
 type Options struct {
 	Deployments Deployments
 	Records     Records
 	Enrolled    Enrolled
+	Registry    Registry
 	Health      func(context.Context) error
 	Log         *slog.Logger
 	// StateDir is the folder whose records are watched for those who follow; without it they are looked at every 200 ms.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"toad/alert"
+	"toad/httpd"
 	"toad/podmanc"
 	"toad/probation"
 	"toad/probation/record"
@@ -161,6 +162,23 @@ func (i images) LoadBack(ctx context.Context, id string) error {
 }
 
 func (i images) DropRetained(keep []string) error { return podmanc.DropRetained(i.store, keep) }
+
+// published lends the registries to the API.
+type published struct{ podman *podmanc.Client }
+
+func (p published) Resolve(ctx context.Context, repository, tag string) (string, error) {
+	digest, err := p.podman.Resolve(ctx, repository, tag)
+	code := probation.CodePullFailed
+	switch {
+	case err == nil:
+		return digest, nil
+	case errors.Is(err, podmanc.ErrNotFound):
+		code = httpd.CodeUnknownTag
+	case errors.Is(err, podmanc.ErrUnavailable):
+		code = probation.CodePullUnavailable
+	}
+	return "", &httpd.TagError{Code: code, Err: err}
+}
 
 // containers lends Podman to a check.
 type containers struct{ podman *podmanc.Client }

@@ -70,6 +70,44 @@ type Operations struct {
 	Next       int         `json:"next,omitempty"`
 }
 
+// Tag is what a tag of a service's repository stands for at the moment.
+type Tag struct {
+	Service string `json:"service"`
+	Image   string `json:"image"` // repository
+	Tag     string `json:"tag"`
+	Digest  string `json:"digest"`
+}
+
+// Token is a credential for the API over TCP, without its secret.
+type Token struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Services   []string   `json:"services"` // names, or "*"
+	Verbs      []string   `json:"verbs"`    // read, deploy, override
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at"`   // null: never
+	LastUsedAt *time.Time `json:"last_used_at"` // of a request that was served, to the minute; null before the first
+}
+
+// IssuedToken is a new token with its secret, which is told this once.
+type IssuedToken struct {
+	Token
+	Bearer string `json:"token"` // <id>.<secret>
+}
+
+// Tokens is the answer of GET /v1/tokens, oldest first.
+type Tokens struct {
+	Tokens []Token `json:"tokens"`
+}
+
+// TokenRequest is the body of POST /v1/tokens.
+type TokenRequest struct {
+	Name      string     `json:"name"`
+	Services  []string   `json:"services"`
+	Verbs     []string   `json:"verbs"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
 // Refusal blocks a release on this host until a named retry ends in promotion.
 type Refusal struct {
 	Digest    string    `json:"digest"`

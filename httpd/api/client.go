@@ -144,6 +144,37 @@ func (c *Client) Log(ctx context.Context, id string) ([]json.RawMessage, error) 
 	return out, err
 }
 
+// Tag asks what a tag of a service's repository stands for.
+func (c *Client) Tag(ctx context.Context, service, tag string) (Tag, error) {
+	var out Tag
+	err := c.get(ctx, "/v1/services/"+url.PathEscape(service)+"/tags/"+url.PathEscape(tag), &out)
+	return out, err
+}
+
+// IssueToken makes a token. It is not repeated by itself: a lost answer is a token that nobody holds, to be revoked.
+func (c *Client) IssueToken(ctx context.Context, req TokenRequest) (IssuedToken, error) {
+	var out IssuedToken
+	body, err := json.Marshal(req)
+	if err == nil {
+		_, err = c.askOnce(ctx, http.MethodPost, "/v1/tokens", body, "", &out)
+	}
+	return out, err
+}
+
+// Tokens lists all tokens.
+func (c *Client) Tokens(ctx context.Context) (Tokens, error) {
+	var out Tokens
+	err := c.get(ctx, "/v1/tokens", &out)
+	return out, err
+}
+
+// RevokeToken takes a token out of force, and returns what it was.
+func (c *Client) RevokeToken(ctx context.Context, id string) (Token, error) {
+	var out Token
+	_, err := c.ask(ctx, http.MethodDelete, "/v1/tokens/"+url.PathEscape(id), nil, "", &out)
+	return out, err
+}
+
 func (c *Client) get(ctx context.Context, path string, out any) error {
 	_, err := c.ask(ctx, http.MethodGet, path, nil, "", out)
 	return err
