@@ -45,6 +45,9 @@ func wireOperation(op probation.Operation) api.Operation {
 	if op.Rollback {
 		out.Kind = "rollback"
 	}
+	if op.Gap != nil {
+		out.Gap = op.Gap.Round(time.Millisecond).String()
+	}
 	if d := op.Enrollment.Limit.Stable; d > 0 {
 		out.Stable = d.String()
 	}

@@ -104,6 +104,8 @@ type Operation struct {
 	CandidateSeen     bool      `json:"candidate_seen,omitempty"` // restoring: Before names what is replaced
 	StoppedByOperator bool      `json:"stopped_by_operator,omitempty"`
 	Evidence          *Evidence `json:"evidence,omitempty"`
+	// Gap is how long what ran before, and serves now, was not ready because of this operation.
+	Gap *time.Duration `json:"gap,omitempty"`
 
 	// Released and Retained are what a terminal operation still owed and has done.
 	Released bool `json:"released,omitempty"`

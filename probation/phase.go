@@ -79,6 +79,8 @@ type Event struct {
 	Evidence *Evidence
 	// Moved says, with BindingBroken, that a unit already runs the candidate.
 	Moved bool
+	// Gap comes with Stable and Settled: how long nothing was ready.
+	Gap *time.Duration
 	// Candidate and InForce come with Prepared: the release as verified, and the one that is in force on the host.
 	Candidate Release
 	InForce   *Release
@@ -163,7 +165,7 @@ func nextSwitching(op Operation, ev Event) (Operation, bool) {
 func nextProbation(op Operation, ev Event) (Operation, bool) {
 	switch ev.Kind {
 	case Stable:
-		op.Phase = Promoting
+		op.Phase, op.Gap = Promoting, op.gap(ev)
 		return op, true
 	case Unfit:
 		return op.restore(ev, ev.Code), true
@@ -201,6 +203,7 @@ func nextRestoring(op Operation, ev Event) (Operation, bool) {
 		op.ChecksLost++
 		return op, true
 	case Settled:
+		op.Gap = op.gap(ev)
 		return op.end(RolledBack, ev, op.Code), true
 	case LeftStopped:
 		return op.end(Withdrawn, ev, op.Code), true
@@ -211,6 +214,14 @@ func nextRestoring(op Operation, ev Event) (Operation, bool) {
 		return op.end(RollbackFailed, ev, CodeRollbackFailed), true
 	}
 	return op, false // an abort joins the restore that is under way; the deadline is spent
+}
+
+// gap is nothing to tell of where nothing ran before.
+func (op Operation) gap(ev Event) *time.Duration {
+	if !op.RanBefore() {
+		return nil
+	}
+	return ev.Gap
 }
 
 // end closes the operation. A restore keeps the reason of the failure that led to it and adds what became of it.

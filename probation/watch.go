@@ -38,6 +38,7 @@ type Sample struct {
 	At       time.Duration // CLOCK_BOOTTIME
 	Units    []UnitSample  // in the order of Watch.Want
 	Ready    bool          // the probe passed
+	Serving  bool          // it passed too, or did for the release that is about to be replaced
 	Why      string        // what the probe found
 	Stopping bool          // the user manager is going down
 }

@@ -51,6 +51,7 @@ type Operation struct {
 	Digest     string     `json:"digest"`
 	Previous   *Release   `json:"previous,omitempty"` // in force when the operation began
 	Stable     string     `json:"stable,omitempty"`   // the window of unbroken readiness it must fill, e.g. "10s"
+	Gap        string     `json:"gap,omitempty"`      // how long nothing was ready, e.g. "940ms"; told once it is over
 	Deadline   *time.Time `json:"deadline"`           // null before switching
 	RestoreBy  *time.Time `json:"restore_by,omitempty"`
 	AcceptedAt time.Time  `json:"accepted_at"`

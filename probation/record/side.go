@@ -27,6 +27,7 @@ type Watch struct {
 	At       probation.Instant  `json:"at"`       // of the last save
 	Deadline probation.Deadline `json:"deadline"` // with what was left then
 	Verdict  probation.Verdict  `json:"verdict"`
+	Outage   probation.Outage   `json:"outage"`
 	// Unready is the evidence that stands if the deadline passes undecided.
 	Unready *probation.Evidence `json:"unready,omitempty"`
 }

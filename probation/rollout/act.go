@@ -220,7 +220,9 @@ func (r *Rollout) findVerdict(op probation.Operation, now probation.Instant) (pr
 		return probation.Event{Kind: probation.Expired, At: now, Evidence: unready(op, w, now),
 			Reason: "undecided at the deadline" + because(w)}, true
 	case v.Kind == probation.Stable && op.Phase == probation.Probation:
-		return r.event(probation.Stable, v.Reason), true
+		ev := r.event(probation.Stable, v.Reason)
+		ev.Gap = &w.Outage.Total
+		return ev, true
 	}
 	return probation.Event{}, false
 }
@@ -252,7 +254,9 @@ func (r *Rollout) findSettled(op probation.Operation, now probation.Instant) (pr
 	case v.Kind == probation.Unfit:
 		return r.event(probation.SettleFailed, "the previous release did not settle: "+v.Reason), true
 	case v.Kind == probation.Stable && op.RanBefore() && !op.StoppedByOperator:
-		return r.event(probation.Settled, ""), true
+		ev := r.event(probation.Settled, "")
+		ev.Gap = &w.Outage.Total
+		return ev, true
 	case v.Kind == probation.Stable:
 		return r.event(probation.LeftStopped, ""), true
 	case op.RestoreBy.Past(now):

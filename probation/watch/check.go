@@ -90,6 +90,7 @@ func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdi
 			c.tell(w, "cannot look: "+err.Error())
 		default:
 			w, verdict = w.Next(sample)
+			c.file.Outage = c.file.Outage.See(sample.Serving, c.Now())
 			verdict = c.podmansWords(ctx, w, verdict)
 			if err := c.keep(w, verdict); err != nil {
 				return verdict, err
@@ -126,7 +127,8 @@ func (c *Check) begin(id string, number int) error {
 		return err
 	}
 	c.known, c.stops = map[string]Container{}, map[string]bool{}
-	c.file = record.Watch{Check: number, Phase: c.phase, Manager: c.Manager, Deadline: *deadline}
+	c.file = record.Watch{Check: number, Phase: c.phase, Manager: c.Manager, Deadline: *deadline,
+		Outage: op.Outage(c.Records.Watch(id).Outage)}
 	return nil
 }
 

@@ -122,7 +122,6 @@ func TestAnAnswerOfAnotherRunDoesNotCount(t *testing.T) {
 // Nobody is asked while what would answer is not the candidate.
 func TestWhatIsNotUpIsNotAsked(t *testing.T) {
 	for name, change := range map[string]func(*host){
-		"the former run":     func(h *host) { h.state.InvocationID = "old" },
 		"a unit that starts": func(h *host) { h.state.ActiveState = "activating" },
 		"no container":       func(h *host) { h.state.ControlGroup = "" },
 	} {
@@ -132,6 +131,27 @@ func TestWhatIsNotUpIsNotAsked(t *testing.T) {
 		if v, w := h.run(t, func(http.ResponseWriter, *http.Request) { asked = true }); v.Kind != "" || w.Ready || asked {
 			t.Errorf("%s: asked %v, have %+v, %+v", name, asked, v, w)
 		}
+	}
+}
+
+// What is about to be replaced is asked for the length of the gap alone.
+func TestTheFormerRunIsAskedAndNotJudged(t *testing.T) {
+	h := newHost()
+	h.state.InvocationID = "old"
+	looks := 0
+	h.change = func(s unitgen.State) unitgen.State {
+		if looks++; looks > 12 {
+			s.InvocationID = "new"
+		}
+		return s
+	}
+	v, w := h.run(t, well)
+	if v.Kind != probation.Stable || w.Outage.Open || w.Outage.Total > 100*time.Millisecond || w.Outage.Ready.BootID == "" {
+		t.Errorf("a switch that nobody noticed: have %+v, %+v", v, w.Outage)
+	}
+	h.change, h.state.InvocationID = nil, "old"
+	if v, w := h.run(t, well); v.Kind != "" || w.Ready {
+		t.Errorf("the former run for ever: have %+v, %+v", v, w)
 	}
 }
 

@@ -15,13 +15,14 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	if s.Stopping, err = c.Units.Stopping(ctx); err != nil {
 		return s, err
 	}
-	up := true
+	up, former := true, false
 	for _, want := range w.Want {
 		u, err := c.unit(ctx, want.Service)
 		if err != nil {
 			return s, err
 		}
-		up = up && u.ActiveState == "active" && u.Container != "" && u.Invocation != want.Replaces
+		up = up && u.ActiveState == "active" && u.Container != ""
+		former = former || u.Invocation == want.Replaces
 		s.Units = append(s.Units, u)
 	}
 	if s.Stopping || !up {
@@ -35,6 +36,9 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	}
 	if after.InvocationID != s.Units[0].Invocation || c.Payload(after.ControlGroup) != s.Units[0].Container {
 		s.Ready, s.Why = false, "it was replaced while it was probed"
+	}
+	if s.Serving = s.Ready; former { // what is about to be replaced serves still, and is not judged
+		s.Ready, s.Why = false, "not up"
 	}
 	return s, nil
 }
