@@ -49,6 +49,11 @@ type lab struct {
 	dirs     quadlet.Dirs
 	bootID   string
 	born     time.Time
+	wall     time.Duration // how far the wall clock is off
+	zone     *time.Location
+	stepped  bool // the wall clock was set, so timers are no longer for the instant on record
+	calendar map[string]time.Time
+	bound    map[string]time.Duration // of checks, by the clock of the boot
 	web      unitgen.State            // web.service, as it is loaded and runs
 	own      map[string]unitgen.State // toad's transient units
 	admitted map[string]bool
@@ -86,7 +91,8 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, records: records, dirs: quadlet.Dirs{Config: config, Roots: []string{config}}, bootID: "one", born: time.Now(),
+	l := &lab{t: t, records: records, dirs: quadlet.Dirs{Config: config, Roots: []string{config}}, bootID: "one", born: time.Now(), zone: time.UTC,
+		calendar: map[string]time.Time{}, bound: map[string]time.Duration{},
 		own: map[string]unitgen.State{}, admitted: map[string]bool{}, kept: map[string]bool{}, unwell: map[string]bool{},
 		registry: map[string]rollout.Image{}, images: map[string]rollout.Image{}}
 	for _, img := range []rollout.Image{v1, v2, v3} {
@@ -126,7 +132,7 @@ func (l *lab) toad() *rollout.Rollout {
 }
 
 func (l *lab) now() probation.Instant {
-	return probation.Instant{Wall: time.Now(), Boot: time.Since(l.born) + time.Hour, BootID: l.bootID}
+	return probation.Instant{Wall: time.Now().Add(l.wall).In(l.zone), Boot: time.Since(l.born) + time.Hour, BootID: l.bootID}
 }
 
 // pass notes a call, and is where the process may die: before the call has done its work, or when it has.
@@ -253,6 +259,7 @@ func (l *lab) Create(_ context.Context, u unitgen.Unit) error {
 		switch m[1] {
 		case "check":
 			saved, s.ActiveState, s.SubState = op.Checks, "activating", "start"
+			l.bound[u.Name] = l.now().Boot + timeout(u)
 		case "restore":
 			deadline = op.RestoreBy
 		}
@@ -272,13 +279,23 @@ func (l *lab) Create(_ context.Context, u unitgen.Unit) error {
 func (l *lab) firesAt(u unitgen.Unit, d probation.Deadline) {
 	for _, p := range u.Properties {
 		if m := spec.FindStringSubmatch(p.Value.String()); m != nil {
-			if at, err := time.Parse("2006-01-02 15:04:05.000000", m[1]); err != nil || at.Sub(d.At).Abs() > time.Millisecond {
+			at, err := time.Parse("2006-01-02 15:04:05.000000", m[1])
+			if l.calendar[u.Name] = at; !l.stepped && at.Sub(d.At).Abs() > time.Millisecond || err != nil {
 				l.t.Errorf("%s fires at %v, the limit is %v (%v)", u.Name, at, d.At, err)
 			}
 			return
 		}
 	}
 	l.t.Errorf("%s is on no calendar", u.Name)
+}
+
+func timeout(u unitgen.Unit) time.Duration {
+	for _, p := range u.Properties {
+		if us, ok := p.Value.Value().(uint64); ok && p.Name == "TimeoutStartUSec" {
+			return time.Duration(us) * time.Microsecond
+		}
+	}
+	return 0
 }
 
 func (l *lab) Stopping(context.Context) (bool, error) { return false, nil }

@@ -29,6 +29,7 @@ type host struct {
 	changes chan unitgen.Change
 	is      watch.Container
 	lines   []string
+	wall    func() time.Duration // how far the wall clock is off
 }
 
 func (h *host) State(context.Context, string) (unitgen.State, error) {
@@ -67,7 +68,11 @@ func (h *host) run(t *testing.T, answer http.HandlerFunc) (probation.Verdict, re
 	}
 	born := time.Now()
 	now := func() probation.Instant {
-		return probation.Instant{Wall: time.Now(), Boot: time.Since(born) + time.Hour, BootID: "one"}
+		i := probation.Instant{Wall: time.Now(), Boot: time.Since(born) + time.Hour, BootID: "one"}
+		if h.wall != nil {
+			i.Wall = i.Wall.Add(h.wall())
+		}
+		return i
 	}
 	deadline := probation.NewDeadline(now(), 500*time.Millisecond)
 	op := probation.Operation{ID: "web-g1", Service: "web", Generation: 1, Phase: probation.Probation, Checks: 1, Deadline: &deadline,
@@ -93,6 +98,25 @@ func well(http.ResponseWriter, *http.Request) {}
 func TestACandidateThatAnswersIsStable(t *testing.T) {
 	if v, w := newHost().run(t, well); v.Kind != probation.Stable || w.Verdict.Kind != probation.Stable || w.Check != 1 {
 		t.Errorf("have %+v, %+v", v, w)
+	}
+}
+
+// Neither the window nor the deadline is counted by the wall clock, which jumps here at every look at it.
+func TestAStepOfTheWallClockFillsNoWindow(t *testing.T) {
+	jumps := []time.Duration{24 * time.Hour, -24 * time.Hour, time.Hour, -time.Hour}
+	for name, answer := range map[string]http.HandlerFunc{
+		"ready":   well,
+		"unready": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	} {
+		h, looks := newHost(), 0
+		h.wall = func() time.Duration { looks++; return jumps[looks%len(jumps)] }
+		began := time.Now()
+		v, _ := h.run(t, answer)
+		took := time.Since(began)
+		if name == "ready" && (v.Kind != probation.Stable || took < 30*time.Millisecond) ||
+			name == "unready" && (v.Kind != "" || took < 500*time.Millisecond) {
+			t.Errorf("%s: %q after %v", name, v.Kind, took)
+		}
 	}
 }
 
