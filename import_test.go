@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"quadlet":             {"probation", "internal/atomicfile", "internal/fault"},
 	"probation/watch":     {"probation", "probation/record", "unitgen"},
 	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen"},
+	"probation/proof":     {},
 	"httpd/api":           {},
 	"httpd":               {"httpd/api", "probation", "probation/record"},
 }

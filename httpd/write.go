@@ -39,13 +39,12 @@ func (s *Server) deploy(c *call) error {
 	switch err := probation.CheckDigest(body.Digest); {
 	case err != nil:
 		return invalid(err.Error())
-	case body.ProgramChange:
-		return invalid("program_change is not supported by this version of toad; leave it out")
 	case body.WaitProof != "":
 		return invalid("wait_proof is not supported by this version of toad; leave it out")
 	}
-	req := probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration, Retry: body.Retry, Key: key, By: c.by,
-		Body: meaning{Kind: "deployment", Service: name, Digest: body.Digest, Generation: body.ExpectedGeneration, Retry: body.Retry}.hash()}
+	req := probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration, Retry: body.Retry, ProgramChange: body.ProgramChange,
+		Key: key, By: c.by, Body: meaning{Kind: "deployment", Service: name, Digest: body.Digest, Generation: body.ExpectedGeneration,
+			Retry: body.Retry, ProgramChange: body.ProgramChange}.hash()}
 	// A repeated request has its answer whatever has become of the enrollment.
 	if found, err := s.replay(c, name, req); found || err != nil {
 		return err

@@ -128,7 +128,7 @@ func TestAnImageIsReadAsPodmanTellsIt(t *testing.T) {
 		ID: id, Digest: d2, Digests: []string{d1, d2}, RepoDigests: []string{repo + "@" + d2, repo + "@" + d1, "other/x@" + d1},
 		OS: "linux", Architecture: "amd64", Size: 7, Created: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), User: "65532",
 		Labels: map[string]string{"a": "b"}, EnvNames: []string{"DB_PW", "PATH"}, Entrypoint: []string{"/app"}, Cmd: []string{"good"},
-		ExposedPorts: []string{"8080/tcp"}, Healthcheck: true,
+		Path: "/bin", ExposedPorts: []string{"8080/tcp"}, Healthcheck: true,
 	}
 	if err != nil || !reflect.DeepEqual(want, have) {
 		t.Errorf("\nwant %+v\nhave %+v, %v", want, have, err)

@@ -31,6 +31,8 @@ type Image struct {
 	Labels       map[string]string
 	Entrypoint   []string
 	Cmd          []string
+	WorkingDir   string
+	Path         string // of its environment, for looking a command up
 	User         string
 	EnvNames     []string // names only, sorted: values may be secrets
 	ExposedPorts []string // "8080/tcp", sorted
@@ -89,10 +91,13 @@ func imageOf(r *types.ImageInspectReport) Image {
 	if r.Config == nil {
 		return img
 	}
-	img.Entrypoint, img.Cmd = r.Config.Entrypoint, r.Config.Cmd
+	img.Entrypoint, img.Cmd, img.WorkingDir = r.Config.Entrypoint, r.Config.Cmd, r.Config.WorkingDir
 	for _, e := range r.Config.Env {
-		name, _, _ := strings.Cut(e, "=")
+		name, value, _ := strings.Cut(e, "=")
 		img.EnvNames = append(img.EnvNames, name)
+		if name == "PATH" {
+			img.Path = value
+		}
 	}
 	slices.Sort(img.EnvNames)
 	for port := range r.Config.ExposedPorts {

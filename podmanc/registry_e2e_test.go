@@ -115,6 +115,7 @@ type recipe struct {
 	arch    string
 	extra   [][]byte // content of further layers
 	health  bool
+	links   map[string]string // further links in the image, by name
 }
 
 // pushed is what the registry holds of a recipe.
@@ -209,6 +210,9 @@ func build(t *testing.T, r recipe) v1.Image {
 	for _, e := range r.extra {
 		layers = append(layers, layerOf(t, "extra", e))
 	}
+	for from, to := range r.links {
+		layers = append(layers, linkLayer(t, from, to))
+	}
 	for _, l := range layers {
 		if img, err = mutate.Append(img, mutate.Addendum{Layer: l, MediaType: layerType}); err != nil {
 			t.Fatal(err)
@@ -237,6 +241,21 @@ func layerOf(t *testing.T, file string, content []byte) v1.Layer {
 		t.Fatal(err)
 	}
 	layers.Store(file+sum(content), l)
+	return l
+}
+
+func linkLayer(t *testing.T, from, to string) v1.Layer {
+	t.Helper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: from, Linkname: to, Mode: 0o777}); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	return l
 }
 

@@ -32,6 +32,7 @@ const (
 	CodeDeadline           Code = "deadline_exceeded" // undecided at the deadline
 	CodeStopped            Code = "stopped"           // by an operator, during probation
 	CodeCandidateExited    Code = "candidate_exited"  // or spent its restart budget
+	CodeProgramMismatch    Code = "program_mismatch"  // the image is another program
 	CodeWrongImage         Code = "wrong_image"       // something else than the candidate runs
 	CodeInterrupted        Code = "interrupted"       // the host's trouble, not the candidate's
 )
@@ -51,6 +52,7 @@ type Request struct {
 	Digest             string
 	ExpectedGeneration *int
 	Retry              bool
+	ProgramChange      bool
 	Rollback           *Release // set by "toad rollback": the release to go back to
 	Key                string
 	Body               string // sha256 of the request's meaning
@@ -80,10 +82,14 @@ func (s Service) Accept(e Enrollment, req Request, now Instant) (next Service, c
 		return s, false, nil
 	}
 	refusal := s.Refusal(asked)
+	strange := refusal != nil && refusal.Code == CodeProgramMismatch
 	switch {
+	case strange && !req.ProgramChange && req.Rollback == nil:
+		return reject(CodeProgramMismatch, "%s was not switched to as %s at %s: %s", short(req.Digest), refusal.Operation,
+			refusal.RefusedAt.Format(time.RFC3339), refusal.Reason)
 	case req.Retry && refusal == nil && !afterFailure:
 		return reject(CodeInvalid, "%s is not refused, there is nothing to retry; deploy it without retry", short(req.Digest))
-	case refusal != nil && !req.Retry && req.Rollback == nil:
+	case refusal != nil && !strange && !req.Retry && req.Rollback == nil:
 		return reject(CodeDigestRefused, "%s failed here as %s at %s: %s; to try it once more: --retry",
 			short(req.Digest), refusal.Operation, refusal.RefusedAt.Format(time.RFC3339), refusal.Reason)
 	case afterFailure && !req.Retry && req.Rollback == nil:
@@ -102,7 +108,7 @@ func (s Service) accepted(e Enrollment, req Request, now Instant) Service {
 	candidate.Generation, candidate.PromotedAt = s.Generation, time.Time{}
 	s.Operation = &Operation{
 		ID: OperationID(s.Name, s.Generation), Service: s.Name, Generation: s.Generation, Phase: Accepted,
-		Rollback: req.Rollback != nil, Retry: req.Retry, Key: req.Key, Body: req.Body, By: req.By,
+		Rollback: req.Rollback != nil, Retry: req.Retry, ProgramChange: req.ProgramChange, Key: req.Key, Body: req.Body, By: req.By,
 		AcceptedAt: now.Wall.UTC(), Enrollment: e,
 		Candidate: candidate,
 		Previous:  s.Promoted,

@@ -70,14 +70,19 @@ type Refusal struct {
 
 // Operation is one attempt to change a service's release. Its record holds all that a restore needs.
 type Operation struct {
-	ID         string     `json:"id"`
-	Service    string     `json:"service"`
-	Generation int        `json:"generation"`
-	Phase      Phase      `json:"phase"`
-	Code       Code       `json:"code"`
-	Reason     string     `json:"reason"`
-	Rollback   bool       `json:"rollback,omitempty"` // asked for by "toad rollback"
-	Retry      bool       `json:"retry,omitempty"`
+	ID         string `json:"id"`
+	Service    string `json:"service"`
+	Generation int    `json:"generation"`
+	Phase      Phase  `json:"phase"`
+	Code       Code   `json:"code"`
+	Reason     string `json:"reason"`
+	Rollback   bool   `json:"rollback,omitempty"` // asked for by "toad rollback"
+	Retry      bool   `json:"retry,omitempty"`
+	// ProgramChange accepts a candidate that is another program; Program is what it is, e.g. "go:example.org/shop/cmd/web",
+	// empty when that could not be read.
+	ProgramChange bool   `json:"program_change,omitempty"`
+	Program       string `json:"program,omitempty"`
+
 	Key        string     `json:"key"`  // idempotency key
 	Body       string     `json:"body"` // sha256 of the request, to tell a replay from another request
 	By         string     `json:"by"`   // who asked: "uid 1000" or a token's id
@@ -131,6 +136,8 @@ type Service struct {
 	Retained   []Release  `json:"retained,omitempty"` // newest first, the one in force included
 	Refusals   []Refusal  `json:"refusals,omitempty"`
 	Operation  *Operation `json:"operation,omitempty"`
+	// Programs are the identities of what has been promoted here, newest last; another one is not switched to unasked.
+	Programs []string `json:"programs,omitempty"`
 	// Unpinned is the generation at which the pins were given up; what came before tells nothing of the units since.
 	Unpinned int `json:"unpinned,omitempty"`
 }
@@ -146,7 +153,7 @@ func (s Service) Unpin() (next Service, changed bool, err error) {
 	if s.Promoted == nil && len(s.Retained) == 0 {
 		return s, false, nil
 	}
-	s.Promoted, s.Retained, s.Unpinned = nil, nil, s.Generation
+	s.Promoted, s.Retained, s.Programs, s.Unpinned = nil, nil, nil, s.Generation
 	return s, true, nil
 }
 
@@ -186,6 +193,9 @@ func (s Service) Apply(ev Event) (Service, bool) {
 		return s, false
 	}
 	from := s.Operation.Phase
+	if len(s.Programs) == 0 {
+		s = s.remember(ev.InForceProgram)
+	}
 	s.Operation = &op
 	if op.Prepared && s.Promoted == nil && op.Previous != nil {
 		s.Promoted, s.Retained = op.Previous, []Release{*op.Previous} // adopted as generation 0
@@ -193,7 +203,7 @@ func (s Service) Apply(ev Event) (Service, bool) {
 	switch {
 	case op.Phase == Promoted:
 		s = s.promote(op)
-	case op.Phase == Restoring && from != Restoring && op.Evidence != nil:
+	case op.Phase == Restoring && from != Restoring && op.Evidence != nil, op.Phase == Failed && ev.Refuse:
 		s = s.refuse(op, ev.At.Wall)
 	}
 	return s, true
@@ -209,6 +219,7 @@ func (s Service) promote(op Operation) Service {
 		}
 	}
 	s.Promoted, s.Retained = &r, kept
+	s = s.remember(op.Program)
 	refusals := make([]Refusal, 0, len(s.Refusals))
 	for _, f := range s.Refusals {
 		if !f.Release.Same(r) {

@@ -84,6 +84,10 @@ type Event struct {
 	// Candidate and InForce come with Prepared: the release as verified, and the one that is in force on the host.
 	Candidate Release
 	InForce   *Release
+	// Program and InForceProgram come with Prepared: what the images run, empty where that could not be read.
+	Program, InForceProgram string
+	// Refuse says, with PrepareFailed, that the release is not to be tried again unasked.
+	Refuse bool
 	// Before and Deadline come with SwitchBegun.
 	Before   []UnitBefore
 	Deadline Deadline
@@ -121,6 +125,7 @@ func nextPreparing(op Operation, ev Event) (Operation, bool) {
 	case Prepared:
 		op.Phase = Preparing
 		op.Candidate, op.Previous, op.Prepared, op.Reason = ev.Candidate, ev.InForce, true, ""
+		op.Program = ev.Program
 		return op, true
 	case SwitchBegun:
 		if !op.Prepared {
@@ -131,6 +136,9 @@ func nextPreparing(op Operation, ev Event) (Operation, bool) {
 		return op, true
 	case PrepareFailed, BindingBroken, Unfit:
 		op.Reason = "" // the trouble on the way; this is what it came to
+		if ev.Refuse {
+			op.Candidate, op.Program = ev.Candidate, ev.Program
+		}
 		return op.end(Failed, ev, ev.Code), true
 	case PrepareTimeout, Expired:
 		return op.end(Failed, ev, CodePullUnavailable), true

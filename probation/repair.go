@@ -20,7 +20,7 @@ func (s Service) Fold(op Operation) Service {
 	case op.Phase == Promoted:
 		op.EndedAt = &at
 		return s.promote(op)
-	case op.Phase != Failed && op.Evidence != nil:
+	case op.Phase != Failed && op.Evidence != nil, op.Phase == Failed && op.Code == CodeProgramMismatch:
 		return s.refuse(op, at)
 	}
 	return s

@@ -25,6 +25,7 @@ type deployment struct {
 
 	generation int // -1: the one the service is at now
 	retry      bool
+	program    bool
 	detach     bool
 	key        string
 }
@@ -34,8 +35,9 @@ func deployCmd(g *globals) *ffcli.Command {
 	fs := flag.NewFlagSet("toad deploy", flag.ContinueOnError)
 	fs.IntVar(&d.generation, "expect-generation", -1, "refuse unless the service is at generation `N`; default: the one it is at now")
 	fs.BoolVar(&d.retry, "retry", false, "try a release again that failed here")
+	fs.BoolVar(&d.program, "program-change", false, "accept an image that runs another program than the service ran before")
 	fs.BoolVar(&d.detach, "detach", false, "do not follow; exit as soon as it is accepted")
-	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and retry")
+	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and flags")
 	return &ffcli.Command{
 		Name: "deploy", ShortUsage: "toad deploy [flags] SERVICE DIGEST", FlagSet: fs,
 		ShortHelp: "put a release into force, or the previous one back",
@@ -129,7 +131,7 @@ func (d *deployment) run(ctx context.Context) error {
 
 func (d *deployment) request(current int) api.DeployRequest {
 	g := d.expected(current)
-	return api.DeployRequest{Digest: d.digest, ExpectedGeneration: &g, Retry: d.retry}
+	return api.DeployRequest{Digest: d.digest, ExpectedGeneration: &g, Retry: d.retry, ProgramChange: d.program}
 }
 
 // checkGeneration refuses a number that would be taken for none.
@@ -153,9 +155,13 @@ func (d *deployment) idempotencyKey(current int) string {
 	if d.key != "" {
 		return d.key
 	}
-	data, err := json.Marshal([]any{"deploy", d.service, d.digest, d.expected(current), d.retry})
+	wish := []any{"deploy", d.service, d.digest, d.expected(current), d.retry}
+	if d.program {
+		wish = append(wish, "program_change")
+	}
+	data, err := json.Marshal(wish)
 	if err != nil {
-		panic(err) // strings, a number and a boolean
+		panic(err) // strings, a number and booleans
 	}
 	sum := sha256.Sum256(data)
 	return "toad-" + hex.EncodeToString(sum[:16])

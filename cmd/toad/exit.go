@@ -95,7 +95,7 @@ func exitOf(phase probation.Phase, code probation.Code) int {
 		switch code {
 		case probation.CodePullUnavailable:
 			return exitAgain
-		case probation.CodeDigestRefused, "program_mismatch", "not_proven":
+		case probation.CodeDigestRefused, probation.CodeProgramMismatch, "not_proven":
 			return exitRefused
 		}
 		return exitFailed

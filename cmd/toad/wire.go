@@ -74,6 +74,7 @@ func wireUp(g *globals) (*host, error) {
 		Quadlet: quadletDirs(runtimeDir),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment},
 		Now:     now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
+		Identify: h.identify,
 	}
 	return h, nil
 }

@@ -94,6 +94,19 @@ func fill(f *os.File, path string, data []byte, mode fs.FileMode) error {
 	return f.Sync()
 }
 
+// Scratch is an empty file in dir that has no name: it is gone when it is closed, and after a crash.
+func Scratch(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, tempPrefix)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // Append adds line to the end of the file at path by one write, and creates the file with mode if it is missing. The
 // caller brings the newline. With sync the line is on the disk when Append returns. A full disk or a power cut can
 // leave the last line cut short; readers must expect that.

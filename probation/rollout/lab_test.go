@@ -62,8 +62,9 @@ type lab struct {
 	kept     map[string]bool          // archives, by image id
 	run      rollout.Container        // what runs as web.service; zero if nothing does
 	starts   int
-	unwell   map[string]bool // image ids of releases that fail
-	override string          // an image that another file's drop-in puts in the place of the pin's
+	unwell   map[string]bool   // image ids of releases that fail
+	programs map[string]string // what images run, by image id
+	override string            // an image that another file's drop-in puts in the place of the pin's
 	noRetain error
 
 	asked    []string // of the host, in order
@@ -125,6 +126,9 @@ func (l *lab) toad() *rollout.Rollout {
 		Free:    func(string) (uint64, error) { return 1 << 40, nil },
 		Payload: func(cgroup string) string { return strings.TrimPrefix(cgroup, "/") },
 		Lines:   func(context.Context, probation.Operation, string) []string { return []string{"last words"} },
+		Identify: func(_ context.Context, _ probation.Operation, id string) (string, error) {
+			return l.programs[id], nil
+		},
 		Alert: func(context.Context, probation.Operation, *probation.Release) error {
 			defer l.pass("alert")()
 			return nil

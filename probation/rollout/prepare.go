@@ -48,8 +48,7 @@ func (r *Rollout) prepare(ctx context.Context, op probation.Operation) error {
 	if err != nil {
 		return err
 	}
-	ev := r.event(probation.Prepared, "")
-	ev.Candidate, ev.InForce, err = r.preparedInTime(work, svc, op)
+	ev, err := r.preparedInTime(work, svc, op)
 	var f *failure
 	var p *PullError
 	switch {
@@ -68,21 +67,21 @@ func (r *Rollout) prepare(ctx context.Context, op probation.Operation) error {
 const notInTime = "it was not done within the limit of the preparation"
 
 // preparedInTime tries again, until the context ends, what the bus or Podman itself did not let be done, and tells why.
-func (r *Rollout) preparedInTime(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Release, *probation.Release, error) {
+func (r *Rollout) preparedInTime(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Event, error) {
 	told := ""
 	for {
-		candidate, inForce, err := r.prepared(ctx, svc, op)
+		ev, err := r.prepared(ctx, svc, op)
 		var f *failure
 		var p *PullError
 		if err == nil || errors.As(err, &f) || errors.As(err, &p) || ctx.Err() != nil {
-			return candidate, inForce, err
+			return ev, err
 		}
 		if err.Error() != told {
 			told = err.Error()
 			r.trouble(ctx, op, told)
 		}
 		if pause(ctx, time.Second) != nil {
-			return candidate, inForce, err
+			return ev, err
 		}
 	}
 }
@@ -125,13 +124,7 @@ func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev 
 		return nil // aborted, or past its limit: the next look says so
 	}
 	ev.At = r.Now()
-	if ev.Kind == probation.Prepared && !svc.Operation.Retry {
-		if f := svc.Refusal(ev.Candidate); f != nil && !op.Rollback {
-			ev = probation.Event{Kind: probation.PrepareFailed, At: ev.At, Code: probation.CodeDigestRefused,
-				Reason: fmt.Sprintf("the image is one that failed here as %s: %s; to try it once more: --retry", f.Operation, f.Reason)}
-		}
-	}
-	_, err = r.apply(ctx, svc, ev)
+	_, err = r.apply(ctx, svc, svc.Judged(ev))
 	return err
 }
 
@@ -153,34 +146,51 @@ func (r *Rollout) dropWhenMovedOn(ctx context.Context, cancel func(), op probati
 	}
 }
 
-func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Release, *probation.Release, error) {
+func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Event, error) {
+	ev := r.event(probation.Prepared, "")
 	states, err := r.enrollable(ctx, op.Enrollment)
 	if err != nil {
-		return probation.Release{}, nil, err
+		return ev, err
 	}
 	if err := r.roomy(); err != nil {
-		return probation.Release{}, nil, err
+		return ev, err
 	}
-	inForce := svc.Promoted
-	if inForce == nil {
-		if inForce, err = r.adopt(ctx, op.Enrollment, states); err != nil {
-			return probation.Release{}, nil, err
+	ev.InForce = svc.Promoted
+	if ev.InForce == nil {
+		if ev.InForce, err = r.adopt(ctx, op.Enrollment, states); err != nil {
+			return ev, err
 		}
 	}
-	candidate, img, err := r.pull(ctx, op)
+	var img Image
+	ev.Candidate, img, err = r.pull(ctx, op)
 	if err != nil {
-		return candidate, nil, err
+		return ev, err
 	}
 	if has, decided := quadlet.HasHealthcheck(generated(states[0])); op.Enrollment.Ready.Health && !has && (decided || !img.Healthcheck) {
-		return candidate, nil, fail(probation.CodeNoHealthcheck, "readiness is Podman's health check, but neither %s nor the image has one; add HealthCmd= to the unit, or choose another probe",
+		return ev, fail(probation.CodeNoHealthcheck, "readiness is Podman's health check, but neither %s nor the image has one; add HealthCmd= to the unit, or choose another probe",
 			op.Enrollment.Units[0])
 	}
-	if inForce != nil {
-		if err := r.wayBack(ctx, op, *inForce); err != nil {
-			return candidate, nil, err
+	if ev.Program, err = r.Identify(ctx, op, ev.Candidate.ImageID); err != nil {
+		return ev, err
+	}
+	r.notePrograms(op, ev.Program)
+	if ev.InForce == nil {
+		return ev, nil
+	}
+	if len(svc.Programs) == 0 {
+		if ev.InForceProgram, err = r.Identify(ctx, op, ev.InForce.ImageID); err != nil {
+			return ev, err
 		}
 	}
-	return candidate, inForce, nil
+	return ev, r.wayBack(ctx, op, *ev.InForce)
+}
+
+func (r *Rollout) notePrograms(op probation.Operation, program string) {
+	if program == "" {
+		r.note(op, "info", "gate", "what the image runs cannot be told, neither from the program's bytes nor from labels; it is held against nothing", nil)
+		return
+	}
+	r.note(op, "info", "gate", "the image runs "+program, nil)
 }
 
 // enrollable looks at the units as the manager has them loaded, before anything is pulled.

@@ -67,7 +67,10 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 		}
 	}
 	switch op.Phase {
-	case probation.RolledBack, probation.Withdrawn, probation.RollbackFailed:
+	case probation.Failed, probation.RolledBack, probation.Withdrawn, probation.RollbackFailed:
+		if op.Phase == probation.Failed && op.Code != probation.CodeProgramMismatch {
+			break // whoever asked has the answer, and nothing became of it
+		}
 		if err := r.Alert(ctx, op, svc.Promoted); err != nil {
 			return fmt.Errorf("alert of %s: %w", op.ID, err)
 		}

@@ -96,6 +96,9 @@ type Rollout struct {
 	Now     func() probation.Instant
 	// Free says how many bytes are free where a path lies.
 	Free func(path string) (uint64, error)
+	// Identify reads what an image's program is, e.g. "go:example.org/shop/cmd/web"; empty when that cannot be told. The
+	// error is of the host, and worth another try.
+	Identify func(ctx context.Context, op probation.Operation, imageID string) (string, error)
 	// Alert tells of how a decided operation ended; the same end is told once, however often it is asked to.
 	Alert func(ctx context.Context, op probation.Operation, inForce *probation.Release) error
 	// Lines returns the last lines that an invocation of a unit of this operation logged, redacted.

@@ -61,7 +61,7 @@ func TestUnpinGivesTheUnitsBack(t *testing.T) {
 	// The next deployment adopts what runs, and goes back to it.
 	w.Enroll(t, ready, limits)
 	w.MustDeploy(t, 5, "crash")
-	w.MustDeploy(t, 3, "other")
+	w.MustDeploy(t, 3, "other", "--program-change")
 	w.MustServe(t, "v1")
 	if s := w.Status(t); s.Promoted == nil || s.Promoted.Generation != 0 || s.Promoted.Digest != w.Digest(t, "v1") {
 		t.Errorf("status: %+v", s)

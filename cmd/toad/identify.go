@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"toad/internal/atomicfile"
+	"toad/podmanc"
+	"toad/probation"
+	"toad/probation/proof"
+)
+
+// maxProgram is how large a program may be, in bytes, to be read for what it is.
+const maxProgram = 200 << 20
+
+// identify tells what an image runs, from the bytes of its program or else from its labels. Podman in trouble is an
+// error; an image that cannot be read is one without an identity.
+func (h *host) identify(ctx context.Context, op probation.Operation, imageID string) (string, error) {
+	img, err := h.podman.Image(ctx, imageID)
+	if errors.Is(err, podmanc.ErrNoImage) {
+		return "", nil // only its archive is left
+	}
+	if err != nil {
+		return "", err
+	}
+	paths := proof.Config{Entrypoint: img.Entrypoint, Cmd: img.Cmd, Path: img.Path, WorkingDir: img.WorkingDir}.Candidates()
+	if len(paths) == 0 {
+		return proof.FromLabels(img.Labels), nil
+	}
+	f, err := atomicfile.Scratch(h.records.Dir())
+	if err != nil {
+		return "", fmt.Errorf("make room to read the program of an image: %w", err)
+	}
+	defer f.Close()
+	found, err := h.podman.CopyOut(ctx, imageID, op.ID, paths, maxProgram, f)
+	switch {
+	case errors.Is(err, podmanc.ErrNoPodman), ctx.Err() != nil:
+		return "", err
+	case err != nil:
+		h.log.Warn("the program of an image cannot be read", "operation", op.ID, "err", err)
+	case found != "":
+		if identity := proof.FromBinary(f); identity != "" {
+			return identity, nil
+		}
+	}
+	return proof.FromLabels(img.Labels), nil
+}
