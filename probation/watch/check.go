@@ -16,6 +16,7 @@ import (
 // Units looks at units of the user manager, and tells when to look again.
 type Units interface {
 	State(ctx context.Context, name string) (unitgen.State, error)
+	Invocation(ctx context.Context, name string) (string, error)
 	Watch(ctx context.Context, names ...string) (<-chan unitgen.Change, error)
 	Stopping(ctx context.Context) (bool, error)
 }

@@ -29,14 +29,22 @@ type host struct {
 	changes chan unitgen.Change
 	is      watch.Container
 	lines   []string
+	running string               // the container, as of the last look
 	wall    func() time.Duration // how far the wall clock is off
 }
 
 func (h *host) State(context.Context, string) (unitgen.State, error) {
+	st := h.state
 	if h.change != nil {
-		return h.change(h.state), nil
+		st = h.change(st)
 	}
-	return h.state, nil
+	h.running = st.ControlGroup
+	return st, nil
+}
+
+func (h *host) Invocation(ctx context.Context, name string) (string, error) {
+	st, err := h.State(ctx, name)
+	return st.InvocationID, err
 }
 
 func (h *host) Watch(context.Context, ...string) (<-chan unitgen.Change, error) {
@@ -84,7 +92,7 @@ func (h *host) run(t *testing.T, answer http.HandlerFunc) (probation.Verdict, re
 		t.Fatal(err)
 	}
 	c := &watch.Check{Records: records, Units: h, Containers: h, Now: now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Payload: func(cgroup string) string { return cgroup }, MemoryLimit: func(unitgen.State) bool { return false }, Status: func(string) {},
+		Payload: func(string) string { return h.running }, MemoryLimit: func(unitgen.State) bool { return false }, Status: func(string) {},
 		Lines: func(context.Context, probation.Operation, string) []string { return h.lines }}
 	v, err := c.Run(t.Context(), "web-g1", 1)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -15,11 +15,14 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	if s.Stopping, err = c.Units.Stopping(ctx); err != nil {
 		return s, err
 	}
-	up, former := true, false
-	for _, want := range w.Want {
-		u, err := c.unit(ctx, want.Service)
+	up, former, group := true, false, ""
+	for i, want := range w.Want {
+		u, in, err := c.unit(ctx, want.Service)
 		if err != nil {
 			return s, err
+		}
+		if i == 0 {
+			group = in
 		}
 		up = up && u.ActiveState == "active" && u.Container != ""
 		former = former || u.Invocation == want.Replaces
@@ -30,11 +33,12 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 		return s, nil
 	}
 	s.Ready, s.Why = c.probe(ctx, c, s.Units[0])
-	after, err := c.Units.State(ctx, s.Units[0].Service)
+	// Within an invocation the unit has one cgroup, so nothing else of the unit needs another look.
+	after, err := c.Units.Invocation(ctx, s.Units[0].Service)
 	if err != nil {
 		return s, err
 	}
-	if after.InvocationID != s.Units[0].Invocation || c.Payload(after.ControlGroup) != s.Units[0].Container {
+	if after != s.Units[0].Invocation || c.Payload(group) != s.Units[0].Container {
 		s.Ready, s.Why = false, "it was replaced while it was probed"
 	}
 	if s.Serving = s.Ready; former { // what is about to be replaced serves still, and is not judged
@@ -43,12 +47,12 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	return s, nil
 }
 
-func (c *Check) unit(ctx context.Context, name string) (probation.UnitSample, error) {
+func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, group string, err error) {
 	st, err := c.Units.State(ctx, name)
 	if err != nil {
-		return probation.UnitSample{}, err
+		return u, "", err
 	}
-	u := probation.UnitSample{Service: name, ActiveState: st.ActiveState, SubState: st.SubState, Result: st.Result,
+	u = probation.UnitSample{Service: name, ActiveState: st.ActiveState, SubState: st.SubState, Result: st.Result,
 		Restart: st.Restart, Invocation: st.InvocationID, Restarts: int(st.NRestarts), ExitStatus: exitStatus(st),
 		StopSeen: c.stops[name], MemoryLimit: c.MemoryLimit(st)}
 	delete(c.stops, name)
@@ -65,7 +69,7 @@ func (c *Check) unit(ctx context.Context, name string) (probation.UnitSample, er
 		}
 		u.ImageID, u.Operation = k.ImageID, k.Operation
 	}
-	return u, nil
+	return u, st.ControlGroup, nil
 }
 
 // exitStatus is what the main process ended with; 128 + n for one that a signal ended.

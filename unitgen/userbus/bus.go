@@ -34,6 +34,7 @@ const (
 	destination  = "org.freedesktop.systemd1"
 	managerPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
 	managerIface = "org.freedesktop.systemd1.Manager"
+	unitIface    = "org.freedesktop.systemd1.Unit"
 	propsIface   = "org.freedesktop.DBus.Properties"
 )
 

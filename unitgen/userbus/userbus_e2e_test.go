@@ -270,6 +270,9 @@ func TestMissingUnitsAreNotFound(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if id, err := b.Invocation(t.Context(), "no-such.service"); id != "" || err != nil {
+		t.Errorf("invocation %q, %v", id, err)
+	}
 	if _, err := b.State(t.Context(), "nonsense"); err == nil {
 		t.Error("no error for a name that is none")
 	}
@@ -280,6 +283,9 @@ func TestIrreversibleJobMeansLater(t *testing.T) {
 	u := unitgen.Act(op(t), 17, 0, p)
 	must(t, b.Create(t.Context(), u))
 	eventually(t, "it runs", func() bool { return state(t, b, u.Name).Up() })
+	if id, err := b.Invocation(t.Context(), u.Name); err != nil || id == "" || id != state(t, b, u.Name).InvocationID {
+		t.Errorf("invocation %q, %v", id, err)
+	}
 	run(t, "systemctl", "--user", "stop", "--no-block", "--job-mode=replace-irreversibly", u.Name)
 	for _, err := range []error{b.Start(t.Context(), u.Name), b.Restart(t.Context(), u.Name)} {
 		if !errors.Is(err, userbus.ErrDestructive) {
