@@ -105,11 +105,7 @@ func (s *Server) rollback(c *call) error {
 	if err != nil {
 		return err
 	}
-	target, err := svc.RollbackTarget()
-	if err != nil {
-		return err
-	}
-	req.Digest, req.Rollback = target.Digest, &target
+	req.Rollback = true
 	return s.accept(c, e, req)
 }
 

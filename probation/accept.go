@@ -53,7 +53,7 @@ type Request struct {
 	ExpectedGeneration *int
 	Retry              bool
 	ProgramChange      bool
-	Rollback           *Release // set by "toad rollback": the release to go back to
+	Rollback           bool // "toad rollback": the digest is left to the decision
 	Key                string
 	Body               string // sha256 of the request's meaning
 	By                 string
@@ -75,40 +75,41 @@ func (s Service) Accept(e Enrollment, req Request, now Instant) (next Service, c
 	if g := req.ExpectedGeneration; g != nil && *g != s.Generation {
 		return reject(CodeGenerationMismatch, "%s is at generation %d, the request expected %d; see what happened: toad status %s", s.Name, s.Generation, *g, s.Name)
 	}
-	asked := Release{Digest: req.Digest}
+	candidate := Release{Digest: req.Digest}
+	if req.Rollback {
+		if candidate, err = s.RollbackTarget(); err != nil {
+			return s, false, err
+		}
+	}
 	afterFailure := s.Operation != nil && s.Operation.Phase == RollbackFailed
-	inForce := s.Promoted != nil && s.Promoted.Generation > 0 && s.Promoted.Names(req.Digest)
+	inForce := s.Promoted != nil && s.Promoted.Generation > 0 && s.Promoted.Names(candidate.Digest)
 	if inForce && !afterFailure && !req.Retry {
 		return s, false, nil
 	}
-	refusal := s.Refusal(asked)
+	refusal := s.Refusal(candidate)
 	strange := refusal != nil && refusal.Code == CodeProgramMismatch
 	switch {
-	case strange && !req.ProgramChange && req.Rollback == nil:
+	case strange && !req.ProgramChange && !req.Rollback:
 		return reject(CodeProgramMismatch, "%s was not switched to as %s at %s: %s", short(req.Digest), refusal.Operation,
 			refusal.RefusedAt.Format(time.RFC3339), refusal.Reason)
 	case req.Retry && refusal == nil && !afterFailure:
 		return reject(CodeInvalid, "%s is not refused, there is nothing to retry; deploy it without retry", short(req.Digest))
-	case refusal != nil && !strange && !req.Retry && req.Rollback == nil:
+	case refusal != nil && !strange && !req.Retry && !req.Rollback:
 		return reject(CodeDigestRefused, "%s failed here as %s at %s: %s; to try it once more: --retry",
 			short(req.Digest), refusal.Operation, refusal.RefusedAt.Format(time.RFC3339), refusal.Reason)
-	case afterFailure && !req.Retry && req.Rollback == nil:
+	case afterFailure && !req.Retry && !req.Rollback:
 		return reject(CodeRollbackFailed, "the restore of %s failed; look at toad log %s, then: toad rollback %s, or deploy with --retry",
 			s.Operation.ID, s.Name, s.Name)
 	}
-	return s.accepted(e, req, now), true, nil
+	return s.accepted(e, req, candidate, now), true, nil
 }
 
-func (s Service) accepted(e Enrollment, req Request, now Instant) Service {
+func (s Service) accepted(e Enrollment, req Request, candidate Release, now Instant) Service {
 	s.Generation++
-	candidate := Release{Digest: req.Digest}
-	if req.Rollback != nil {
-		candidate = *req.Rollback
-	}
 	candidate.Generation, candidate.PromotedAt = s.Generation, time.Time{}
 	s.Operation = &Operation{
 		ID: OperationID(s.Name, s.Generation), Service: s.Name, Generation: s.Generation, Phase: Accepted,
-		Rollback: req.Rollback != nil, Retry: req.Retry, ProgramChange: req.ProgramChange, Key: req.Key, Body: req.Body, By: req.By,
+		Rollback: req.Rollback, Retry: req.Retry, ProgramChange: req.ProgramChange, Key: req.Key, Body: req.Body, By: req.By,
 		AcceptedAt: now.Wall.UTC(), Enrollment: e,
 		Candidate: candidate,
 		Previous:  s.Promoted,

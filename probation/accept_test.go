@@ -35,7 +35,7 @@ func TestAcceptDecidesInTheOrderOfTheDesign(t *testing.T) {
 		{"after a failed restore, retried", func(s *probation.Service) { s.Operation.Phase = probation.RollbackFailed },
 			probation.Request{Digest: digestB, Retry: true}, "", true},
 		{"a rollback after a failed restore", func(s *probation.Service) { s.Operation.Phase = probation.RollbackFailed },
-			probation.Request{Digest: digestA, Rollback: &probation.Release{Digest: digestA, ImageID: idA}}, "", true},
+			probation.Request{Digest: digestA, Rollback: true}, "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			svc := inPhase(probation.Promoted)
@@ -73,6 +73,10 @@ func TestRollbackGoesToTheNewestOtherRelease(t *testing.T) {
 	svc.Promoted = &probation.Release{Digest: digestB, ImageID: idB, Generation: 7}
 	if r, err := svc.RollbackTarget(); err != nil || r.Digest != digestA {
 		t.Errorf("want %s, have %+v, %v", digestA, r, err)
+	}
+	next, changed, err := svc.Accept(enrollment(), probation.Request{Rollback: true, Key: "k"}, at(0))
+	if err != nil || !changed || next.Operation.Candidate.Digest != digestA || !next.Operation.Rollback {
+		t.Errorf("want a rollback to %s accepted, have %+v, %v", digestA, next.Operation, err)
 	}
 	svc.Operation.Phase = probation.RollbackFailed
 	if r, err := svc.RollbackTarget(); err != nil || r.Digest != digestB {

@@ -266,6 +266,12 @@ func (w *Watch) count(i int, u UnitSample) {
 // 126, which an entrypoint that cannot be executed gives as well; only Podman's words tell them apart.
 func PodmanFailed(exitStatus int) bool { return exitStatus == 125 || exitStatus == 126 }
 
+// unheard reports whether systemd has not heard of a container, and none was seen. On a loaded host Podman's word to
+// systemd is now and then lost with the process that was to say it; nothing of the release has run then, as far as is known.
+func (s Seen) unheard(u UnitSample) bool {
+	return s.Result == "protocol" && s.ExitStatus == 0 && s.Container == "" && u.Container == ""
+}
+
 // killed is how a process ends that got SIGKILL. No program does that to itself: somebody did, or the kernel for want of
 // memory, which is the release's doing only where the unit's own limit was met.
 const killed = 128 + 9
@@ -278,6 +284,8 @@ func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 		switch {
 		case seen.ExitStatus == killed && !u.MemoryLimit:
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": it was killed from outside, or the host was out of memory"
+		case seen.unheard(u):
+			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman did not say that the container runs"
 		case PodmanFailed(seen.ExitStatus):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
 		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:

@@ -73,6 +73,21 @@ func TestOneUnreadySampleBeginsTheWindowAnew(t *testing.T) {
 	s.want(s.see(running("new"), true), probation.Stable, "", false)
 }
 
+// A container that systemd never heard of is the host's trouble; one that was seen to run and said nothing is not.
+func TestAStartThatSystemdNeverHeardOfIsNotTheReleasesFault(t *testing.T) {
+	for seen, code := range map[bool]probation.Code{false: probation.CodeInterrupted, true: probation.CodeCandidateExited} {
+		s := newStory(t, 0)
+		u := running("new")
+		u.ActiveState, u.SubState = "activating", "start"
+		if !seen {
+			u.Container, u.ImageID, u.Operation = "", "", ""
+		}
+		s.see(u, false)
+		u.ActiveState, u.SubState, u.Result, u.Container = "activating", "auto-restart", "protocol", ""
+		s.want(s.see(u, false), probation.Unfit, code, seen)
+	}
+}
+
 func TestALateSampleBreaksTheWindow(t *testing.T) {
 	s := newStory(t, 0)
 	s.until(4, running("new"), true)
