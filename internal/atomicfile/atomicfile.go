@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"toad/internal/fault"
@@ -200,6 +201,28 @@ func MkdirAll(path string, mode fs.FileMode) error {
 		return err
 	}
 	return errors.Join(syncDir(path), syncDir(parent))
+}
+
+// Private takes away all access that others have to the folder at path. One that is not the caller's own is an error: its
+// owner could give the access back.
+func Private(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to uid %d, and this is uid %d; chown it", path, st.Uid, os.Geteuid())
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	if err := step("chmod", path); err != nil {
+		return fmt.Errorf("chmod %s: %w", path, err)
+	}
+	if err := os.Chmod(path, info.Mode().Perm()&0o700); err != nil {
+		return err
+	}
+	return syncDir(path)
 }
 
 // Sweep removes the temporary files that writers killed half way left in dir, and returns their paths. It leaves

@@ -105,6 +105,17 @@ func (s *Store) Highest(name string) (int, error) {
 	return highest, err
 }
 
+// Undecided is the latest operation of a service by its copy, if that was made while it was under way: all that a lost
+// record leaves of a release on trial.
+func (s *Store) Undecided(name string) (op probation.Operation, ok bool) {
+	latest, err := s.Highest(name)
+	if err != nil || latest == 0 {
+		return op, false
+	}
+	op, err = s.archived(probation.OperationID(name, latest))
+	return op, err == nil && op.Service == name && op.Generation == latest && !op.Phase.Terminal()
+}
+
 // operationFiles are the names of all files of a service's operations.
 func (s *Store) operationFiles(name string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "operations"))

@@ -37,10 +37,13 @@ type Store struct {
 	now func() time.Time
 }
 
-// Open makes the folders of a state folder (0700) and returns the store.
+// Open makes the folders of a state folder (0700), or closes those that are there to others, and returns the store.
 func Open(dir string) (*Store, error) {
 	for _, d := range []string{dir, filepath.Join(dir, "services"), filepath.Join(dir, "operations")} {
 		if err := atomicfile.MkdirAll(d, 0o700); err != nil {
+			return nil, fmt.Errorf("state folder: %w", err)
+		}
+		if err := atomicfile.Private(d); err != nil {
 			return nil, fmt.Errorf("state folder: %w", err)
 		}
 	}
@@ -139,15 +142,23 @@ func (s *Store) Put(svc probation.Service) error {
 	return fault.Point("record.saved." + phase)
 }
 
-// Archive copies a terminal operation to its own file, before the next one takes its place in the service's record,
-// and drops what is older than the last hundred.
-func (s *Store) Archive(op probation.Operation) error {
+// Copy keeps an operation, as it is, in a file of its own. From it a service's record is rebuilt that is lost.
+func (s *Store) Copy(op probation.Operation) error {
 	data, err := json.MarshalIndent(operationFile{Schema, op}, "", " ")
 	if err != nil {
 		return fmt.Errorf("archive %s: %w", op.ID, err)
 	}
 	if err := atomicfile.Write(s.operationPath(op.ID, ".json"), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("archive %s: %w", op.ID, err)
+	}
+	return nil
+}
+
+// Archive copies a terminal operation to its own file, before the next one takes its place in the service's record,
+// and drops what is older than the last hundred.
+func (s *Store) Archive(op probation.Operation) error {
+	if err := s.Copy(op); err != nil {
+		return err
 	}
 	old := probation.OperationID(op.Service, op.Generation-kept)
 	for _, ending := range []string{".json", ".log", ".watch.json", ".abort", ".prepare.lock"} {

@@ -102,6 +102,21 @@ func TestADamagedRecordIsSetAsideAndNamed(t *testing.T) {
 	}
 }
 
+func TestAStateFolderThatOthersCanReadIsClosedToThem(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.MkdirAll(filepath.Join(dir, "operations"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := record.Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"", "services", "operations"} {
+		if info, err := os.Stat(filepath.Join(dir, d)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%q: %v, %v", d, info.Mode(), err)
+		}
+	}
+}
+
 func TestAHundredOperationsAreKeptWithTheirKeys(t *testing.T) {
 	s := open(t)
 	const n = 130

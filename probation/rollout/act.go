@@ -64,6 +64,12 @@ func (r *Rollout) turn(ctx context.Context, service, id string, waited int) (pro
 	defer unlock()
 	for {
 		svc, err := r.Records.Service(service)
+		if errors.Is(err, record.ErrDamaged) {
+			if rebuilt, err := r.giveUpDamaged(ctx, service, id, err); err != nil || !rebuilt {
+				return "", probation.Operation{}, err
+			}
+			continue
+		}
 		if err != nil {
 			return "", probation.Operation{}, err
 		}
@@ -123,6 +129,12 @@ func (r *Rollout) apply(ctx context.Context, svc probation.Service, ev probation
 	next, ok := svc.Apply(ev)
 	if !ok {
 		return svc, fmt.Errorf("%s: event %s does not fit phase %s", svc.Operation.ID, ev.Kind, from)
+	}
+	if from == probation.Preparing && next.Operation.Phase == probation.Switching {
+		// From here on the host is touched. A record that is damaged meanwhile must not leave the candidate in force for ever.
+		if err := r.Records.Copy(*next.Operation); err != nil {
+			return svc, err
+		}
 	}
 	if err := r.Records.Put(next); err != nil {
 		if next.Operation.Phase == probation.Restoring && from != probation.Restoring {

@@ -18,6 +18,7 @@ type remains struct {
 	Now        probation.Instant
 	Enrollment probation.Enrollment         // as it is now, or as the latest archived operation has it
 	Archived   []probation.Operation        // oldest first
+	Undecided  *probation.Operation         // the latest one, as it was when its switch began
 	Unpinned   map[int]bool                 // generations whose log ends with an unpin
 	Salvaged   probation.Service            // what is whole in the set-aside record
 	Latest     int                          // the highest generation that anything tells of
@@ -56,6 +57,12 @@ func rebuild(m remains) (svc probation.Service, from []string) {
 	if p := m.Salvaged.Promoted; p != nil && (svc.Promoted == nil || p.Generation > svc.Promoted.Generation) && svc.Unpinned < m.Latest {
 		svc.Promoted, svc.Retained = p, m.Salvaged.Retained
 		say("the release in force of the damaged record, %s", name(*p))
+	}
+	if op := m.Undecided; op != nil && op.Previous != nil {
+		if svc.Promoted == nil || svc.Promoted.Generation != op.Previous.Generation {
+			svc.Promoted, svc.Retained = op.Previous, []probation.Release{*op.Previous}
+		}
+		say("the copy of %s, made when its switch began", op.ID)
 	}
 	svc.Unpinned = max(svc.Unpinned, m.Salvaged.Unpinned)
 	if svc.Promoted == nil && svc.Unpinned < m.Latest {
@@ -141,6 +148,10 @@ func (m remains) latest(svc probation.Service, say func(string, ...any)) probati
 	}
 	op.Candidate.Generation = m.Latest
 	op.Before = m.before(id, svc)
+	if m.Undecided != nil { // it tells all this, and better
+		op = *m.Undecided
+		op.Checks = max(op.Checks, m.Watch.Check)
+	}
 	op.Evidence = m.evidence()
 	switch {
 	case end.Event == string(probation.Promoted) && unfenced == mine:

@@ -20,11 +20,16 @@ func (r *Rollout) Resume(ctx context.Context) error {
 			return nil
 		}
 		return r.Begin(ctx, *svc.Operation)
+	}, func(name string) error {
+		if op, undecided := r.Records.Undecided(name); undecided {
+			return r.Begin(ctx, op)
+		}
+		return nil
 	})
 }
 
-// each visits every service with a readable record. A damaged one is named and left alone.
-func (r *Rollout) each(visit func(probation.Service) error) error {
+// each visits every service: one with a readable record, or one whose record is damaged, which is named as well.
+func (r *Rollout) each(visit func(probation.Service) error, damaged func(name string) error) error {
 	names, err := r.Records.Names()
 	if err != nil {
 		return err
@@ -32,12 +37,12 @@ func (r *Rollout) each(visit func(probation.Service) error) error {
 	var all []error
 	for _, n := range names {
 		svc, err := r.Records.Service(n)
-		if errors.Is(err, record.ErrDamaged) {
-			r.Log.Error("left alone", "service", n, "err", err)
-			continue
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = visit(svc)
+		case errors.Is(err, record.ErrDamaged):
+			r.Log.Error("a record is damaged", "service", n, "err", err)
+			err = damaged(n)
 		}
 		if err != nil {
 			all = append(all, fmt.Errorf("%s: %w", n, err))
@@ -71,7 +76,7 @@ func (r *Rollout) Reconcile(ctx context.Context) error {
 		wrote = wrote || changed
 		held = append(held, svc)
 		return err
-	})
+	}, func(string) error { return nil })
 	if wrote {
 		if err := r.Reload(ctx); err != nil {
 			return errors.Join(visitErr, err)

@@ -40,11 +40,19 @@ func (r *Rollout) Repair(ctx context.Context, service string, enrolled *probatio
 		}
 		return Repaired{}, err
 	}
+	done, err := r.repair(ctx, service, enrolled)
+	if op := done.Service.Operation; err == nil && op != nil && probation.Due(*op) != probation.Nothing {
+		r.mustBegin(ctx, *op)
+	}
+	return done, err
+}
+
+// repair is Repair under the service's lock, without the act.
+func (r *Rollout) repair(ctx context.Context, service string, enrolled *probation.Enrollment) (done Repaired, err error) {
 	m, from, err := r.remains(ctx, service, enrolled)
 	if err != nil {
-		return Repaired{}, err
+		return done, err
 	}
-	done := Repaired{}
 	done.Service, done.From = rebuild(m)
 	done.From = append(done.From, from...)
 	if done.Kept, err = r.Records.PutRepaired(done.Service); err != nil {
@@ -52,11 +60,21 @@ func (r *Rollout) Repair(ctx context.Context, service string, enrolled *probatio
 	}
 	if op := done.Service.Operation; op != nil {
 		r.note(*op, "warn", "repaired", "the record was rebuilt from: "+strings.Join(done.From, "; "), nil)
-		if probation.Due(*op) != probation.Nothing {
-			r.mustBegin(ctx, *op)
-		}
 	}
 	return done, nil
+}
+
+// giveUpDamaged rebuilds a damaged record by itself where a release may be on trial: nobody may come before its deadline,
+// and it must not stay in force unjudged. In all other cases nothing that runs depends on it, and it is left for a person.
+func (r *Rollout) giveUpDamaged(ctx context.Context, service, id string, cause error) (rebuilt bool, err error) {
+	op, undecided := r.Records.Undecided(service)
+	if !undecided || op.ID != id {
+		r.Log.Error("left alone", "service", service, "err", cause)
+		return false, nil
+	}
+	r.note(op, "error", "step", "the record was damaged during the deployment: "+cause.Error(), nil)
+	_, err = r.repair(ctx, service, nil)
+	return err == nil, err
 }
 
 // remains gathers what is left of a service.
@@ -66,6 +84,10 @@ func (r *Rollout) remains(ctx context.Context, service string, enrolled *probati
 	var err error
 	if m.Archived, unreadable, err = r.Records.Archived(service); err != nil {
 		return m, nil, err
+	}
+	m.Archived = slices.DeleteFunc(m.Archived, func(op probation.Operation) bool { return !op.Phase.Terminal() })
+	if op, ok := r.Records.Undecided(service); ok {
+		m.Undecided = &op
 	}
 	aside, err := r.Records.SetAside(service)
 	if err != nil {
@@ -87,6 +109,9 @@ func (r *Rollout) remains(ctx context.Context, service string, enrolled *probati
 		Ready: probation.Ready{Interval: probation.DefaultInterval, Timeout: probation.DefaultTimeout}}
 	if n := len(m.Archived); n > 0 {
 		m.Enrollment = m.Archived[n-1].Enrollment
+	}
+	if m.Undecided != nil {
+		m.Enrollment = m.Undecided.Enrollment
 	}
 	if enrolled != nil {
 		m.Enrollment = *enrolled
