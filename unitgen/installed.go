@@ -92,7 +92,8 @@ WatchdogSignal=KILL
 Also=toad.socket
 `
 
-// Enrolled units are ordered after this one. It stays active when it is done, so that nothing pulls it in again
+// Enrolled units are ordered after this one. Where the user manager was killed with all that ran, Podman takes its
+// containers for running still, and no podman command works until somebody resets it; it is done before they start. It stays active when it is done, so that nothing pulls it in again
 // under running services, and nobody starts it by hand.
 const reconcileText = `[Unit]
 Description=toad: settles what must run before any enrolled unit starts
@@ -106,6 +107,9 @@ RefuseManualStart=yes
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+ExecStartPre=-:/bin/sh -c 'd="$XDG_RUNTIME_DIR/libpod/tmp"; \
+  test ! -e "$d/alive" || grep -qsE "podman|catatonit" "/proc/$(cat "$d/pause.pid" 2>/dev/null)/comm" || \
+  timeout 10 podman system migrate >/dev/null 2>&1'
 {reconcile}
 TimeoutStartSec=30s
 TimeoutStopSec=5s

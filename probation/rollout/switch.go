@@ -104,7 +104,9 @@ func (r *Rollout) dependents(ctx context.Context, s unitgen.State) ([]string, er
 	return active, nil
 }
 
+// admit tells it first: no start of the candidate is to be found in the journal before that.
 func (r *Rollout) admit(ctx context.Context, op probation.Operation) error {
+	r.Log.Info("admitted", "service", op.Service, "operation", op.ID, "phase", op.Phase)
 	if err := r.Manager.SetEnvironment(ctx, unitgen.AdmissionVar(op.ID)+"=1"); err != nil {
 		return fmt.Errorf("admit %s: %w", op.ID, err)
 	}
