@@ -55,16 +55,19 @@ type Verdict struct {
 type Seen struct {
 	Invocation  string `json:"invocation,omitempty"` // the expected one
 	Container   string `json:"container,omitempty"`
-	Restarts    int    `json:"n_restarts"`  // NRestarts at the last sample
-	Automatic   int    `json:"automatic"`   // restarts that NRestarts told of
-	Invocations int    `json:"invocations"` // changes of the invocation
-	Containers  int    `json:"containers"`  // changes of the container
-	Foreign     int    `json:"foreign"`     // restarts that systemd did not make by itself
+	Restarts    int    `json:"n_restarts"`       // NRestarts at the last sample
+	Automatic   int    `json:"automatic"`        // restarts that NRestarts told of
+	Invocations int    `json:"invocations"`      // changes of the invocation
+	Containers  int    `json:"containers"`       // changes of the container
+	Foreign     int    `json:"foreign"`          // restarts that systemd did not make by itself
+	Unheard     int    `json:"unheard"`          // starts of which Podman told systemd nothing
+	Silent      string `json:"silent,omitempty"` // the last such invocation
 	ExitStatus  int    `json:"exit_status,omitempty"`
 	Result      string `json:"result,omitempty"`
 }
 
-func (s Seen) restarts() int { return max(s.Automatic, s.Invocations, s.Containers) }
+// restarts leaves out those that follow a start nobody heard of: nothing of the release has run then.
+func (s Seen) restarts() int { return max(s.Automatic, s.Invocations, s.Containers) - s.Unheard }
 
 // Watch is the stable window and the restart budget of one attempt.
 type Watch struct {
@@ -174,10 +177,20 @@ func (w Watch) broken(why string) Watch {
 // Unready is the evidence that stands if the deadline passes now: an attributed invocation that is not ready, or that
 // was and did not stay so. It is nil where nothing can be held against the release.
 func (w Watch) Unready() *Evidence {
-	if !w.Attributed() || (w.ReadySince != 0 && w.Breaks == 0) || w.allDown() {
+	if !w.Attributed() || w.unseen() || (w.ReadySince != 0 && w.Breaks == 0) || w.allDown() {
 		return nil
 	}
 	return &Evidence{Unit: w.Want[0].Service, Invocation: w.Seen[0].Invocation, ExitStatus: w.Seen[0].ExitStatus}
+}
+
+// unseen reports whether a unit has never shown a container, by no doing of the release.
+func (w Watch) unseen() bool {
+	for _, s := range w.Seen {
+		if s.Unheard > 0 && s.Container == "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (w Watch) allDown() bool {
@@ -254,6 +267,10 @@ func (w *Watch) count(i int, u UnitSample) {
 		seen.Invocation = u.Invocation
 	}
 	seen.Restarts = u.Restarts
+	if unheard(*seen, u) && u.Invocation != seen.Silent {
+		seen.Unheard++
+		seen.Silent = u.Invocation
+	}
 	if u.ExitStatus != 0 {
 		seen.ExitStatus = u.ExitStatus
 	}
@@ -266,10 +283,10 @@ func (w *Watch) count(i int, u UnitSample) {
 // 126, which an entrypoint that cannot be executed gives as well; only Podman's words tell them apart.
 func PodmanFailed(exitStatus int) bool { return exitStatus == 125 || exitStatus == 126 }
 
-// unheard reports whether systemd has not heard of a container, and none was seen. On a loaded host Podman's word to
-// systemd is now and then lost with the process that was to say it; nothing of the release has run then, as far as is known.
-func (s Seen) unheard(u UnitSample) bool {
-	return s.Result == "protocol" && s.ExitStatus == 0 && s.Container == "" && u.Container == ""
+// unheard reports whether systemd has heard nothing of a container, and none was seen. On a loaded host Podman's word to
+// systemd is now and then lost with the process that was to say it.
+func unheard(s Seen, u UnitSample) bool {
+	return u.Result == "protocol" && u.ExitStatus == 0 && s.Container == "" && u.Container == ""
 }
 
 // killed is how a process ends that got SIGKILL. No program does that to itself: somebody did, or the kernel for want of
@@ -284,7 +301,7 @@ func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 		switch {
 		case seen.ExitStatus == killed && !u.MemoryLimit:
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": it was killed from outside, or the host was out of memory"
-		case seen.unheard(u):
+		case unheard(seen, u):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman did not say that the container runs"
 		case PodmanFailed(seen.ExitStatus):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"

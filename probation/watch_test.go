@@ -73,19 +73,35 @@ func TestOneUnreadySampleBeginsTheWindowAnew(t *testing.T) {
 	s.want(s.see(running("new"), true), probation.Stable, "", false)
 }
 
-// A container that systemd never heard of is the host's trouble; one that was seen to run and said nothing is not.
+// A container that systemd never heard of is the host's trouble, and its next start is no restart; one that was seen to
+// run and said nothing is not.
 func TestAStartThatSystemdNeverHeardOfIsNotTheReleasesFault(t *testing.T) {
-	for seen, code := range map[bool]probation.Code{false: probation.CodeInterrupted, true: probation.CodeCandidateExited} {
+	for _, ran := range []bool{false, true} {
 		s := newStory(t, 0)
 		u := running("new")
-		u.ActiveState, u.SubState = "activating", "start"
-		if !seen {
-			u.Container, u.ImageID, u.Operation = "", "", ""
+		u.ActiveState, u.SubState, u.Result = "activating", "auto-restart", "protocol"
+		if ran {
+			s.see(running("new"), false)
+			u.Container = ""
+			s.want(s.see(u, false), probation.Unfit, probation.CodeCandidateExited, true)
+			continue
 		}
-		s.see(u, false)
-		u.ActiveState, u.SubState, u.Result, u.Container = "activating", "auto-restart", "protocol", ""
-		s.want(s.see(u, false), probation.Unfit, code, seen)
+		u.Container, u.ImageID, u.Operation = "", "", ""
+		s.want(s.until(3, u, false), "", "", false)
+		if s.w.Unready() != nil {
+			t.Error("that it was not ready would be held against the release")
+		}
+		again := running("again")
+		again.Restarts = 1
+		s.want(s.until(4, again, true), "", "", false)
+		s.want(s.see(again, true), probation.Stable, "", false)
+		again.Result, again.ExitStatus, again.ActiveState, again.SubState = "exit-code", 2, "activating", "auto-restart"
+		s.want(s.see(again, false), probation.Unfit, probation.CodeCandidateExited, true)
 	}
+	s := newStory(t, 0)
+	u := running("new")
+	u.ActiveState, u.SubState, u.Result, u.Container, u.Restart = "failed", "failed", "protocol", "", "no"
+	s.want(s.see(u, false), probation.Unfit, probation.CodeInterrupted, false)
 }
 
 func TestALateSampleBreaksTheWindow(t *testing.T) {
