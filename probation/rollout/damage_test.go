@@ -2,7 +2,6 @@ package rollout_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,7 +76,7 @@ func damagedAtCall(t *testing.T, how string, n int, ends map[string]int) (died b
 			ends[string(op.Phase)]++
 		}
 		if t.Failed() {
-			t.Fatal(fmt.Sprintf("damaged at call %d\n%s", n, strings.Join(l.asked, "\n")))
+			t.Fatalf("damaged at call %d\n%s", n, strings.Join(l.asked, "\n"))
 		}
 	})
 	return died
