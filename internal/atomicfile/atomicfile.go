@@ -38,6 +38,17 @@ func step(name, path string) error {
 	return fault.Point("file." + name + "." + filepath.Base(path))
 }
 
+// change is what everything that takes effect goes through: tests fail and kill before and after it.
+func change(before, after, path string, do func() error) error {
+	if err := step(before, path); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return step(after, path)
+}
+
 // Write replaces the file at path by data, or creates it, with exactly mode whatever the umask is. Its folder must
 // exist. After an error the file holds the old bytes or the new ones, never anything else.
 func Write(path string, data []byte, mode fs.FileMode) error {
@@ -68,10 +79,7 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := step("rename", path); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := change("rename", "renamed", path, func() error { return os.Rename(f.Name(), path) }); err != nil {
 		return err
 	}
 	return syncDir(dir)
@@ -112,15 +120,12 @@ func Scratch(dir string) (*os.File, error) {
 // caller brings the newline. With sync the line is on the disk when Append returns. A full disk or a power cut can
 // leave the last line cut short; readers must expect that.
 func Append(path string, line []byte, mode fs.FileMode, sync bool) error {
-	f, created, err := openAppend(path, mode)
+	created := false
+	err := change("append", "appended", path, func() (err error) {
+		created, err = appendTo(path, line, mode, sync)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("append to %s: %w", path, err)
-	}
-	_, err = f.Write(line)
-	if err == nil && sync {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("append to %s: %w", path, err)
 	}
 	if created && sync {
@@ -129,10 +134,19 @@ func Append(path string, line []byte, mode fs.FileMode, sync bool) error {
 	return nil
 }
 
-func openAppend(path string, mode fs.FileMode) (f *os.File, created bool, err error) {
-	if err := step("append", path); err != nil {
-		return nil, false, err
+func appendTo(path string, line []byte, mode fs.FileMode, sync bool) (created bool, err error) {
+	f, created, err := openAppend(path, mode)
+	if err != nil {
+		return false, err
 	}
+	_, err = f.Write(line)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	return created, errors.Join(err, f.Close())
+}
+
+func openAppend(path string, mode fs.FileMode) (f *os.File, created bool, err error) {
 	f, err = os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, false, err
@@ -146,11 +160,8 @@ func openAppend(path string, mode fs.FileMode) (f *os.File, created bool, err er
 
 // Rename moves old to new, replacing new, and flushes both folders. It needs no space on the disk.
 func Rename(old, new string) error {
-	if err := step("rename", new); err != nil {
-		return fmt.Errorf("rename %s to %s: %w", old, new, err)
-	}
-	if err := os.Rename(old, new); err != nil {
-		return err // os.LinkError names both
+	if err := change("rename", "renamed", new, func() error { return os.Rename(old, new) }); err != nil {
+		return fmt.Errorf("move %s: %w", old, err)
 	}
 	if from, to := filepath.Dir(old), filepath.Dir(new); from != to {
 		// The new name first: a file with two names is better than one with none.
@@ -162,11 +173,14 @@ func Rename(old, new string) error {
 // Remove takes away the file or the empty folder at path. That it is missing is no error, and is made durable all the
 // same: the removal may be one that was cut short.
 func Remove(path string) error {
-	if err := step("remove", path); err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err := change("remove", "removed", path, func() error {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("take away %s: %w", filepath.Base(path), err)
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -191,14 +205,14 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	if err := MkdirAll(parent, mode); err != nil {
 		return err
 	}
-	if err := step("mkdir", path); err != nil {
-		return fmt.Errorf("mkdir %s: %w", path, err)
-	}
-	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		return err
+	err = change("mkdir", "made", path, func() error {
+		if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return os.Chmod(path, mode)
+	})
+	if err != nil {
+		return fmt.Errorf("make folder %s: %w", filepath.Base(path), err)
 	}
 	return errors.Join(syncDir(path), syncDir(parent))
 }

@@ -6,46 +6,63 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-// Point looks for <TOAD_STATE>/fault, which holds "<point> <n> <action>": at the n-th passing of that point the file is
-// removed and the action is taken once: "kill" ends the process as SIGKILL does, "cut" asks for a power cut by a file
-// fault.cut and waits for it, "hang" never returns, "error" fails the call. With a file fault.trace every point that is
-// passed is written down there.
+// Point looks for <TOAD_STATE>/fault, whose lines are each "<point> <n> <action>", and of which the first counts: at the
+// nth passing of that point (a * stands for any part of its name) the line is removed and the action is taken once: "kill"
+// ends the process as SIGKILL does, "cut" asks for a power cut by a file fault.cut and waits for it, "hang" never returns,
+// "error" fails the call. With a file fault.trace every point that is passed is written down there, with the process.
 func Point(name string) error {
-	path := filepath.Join(os.Getenv("TOAD_STATE"), "fault")
-	if f, err := os.OpenFile(path+".trace", os.O_APPEND|os.O_WRONLY, 0); err == nil {
-		fmt.Fprintln(f, name)
+	file := filepath.Join(os.Getenv("TOAD_STATE"), "fault")
+	if f, err := os.OpenFile(file+".trace", os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		fmt.Fprintf(f, "%s %d\n", name, os.Getpid())
 		f.Close()
 	}
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) != 3 || (fields[0] != name && !(strings.HasSuffix(fields[0], "*") && strings.HasPrefix(name, strings.TrimSuffix(fields[0], "*")))) {
+	line, later, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		return nil
+	}
+	if same, _ := path.Match(fields[0], name); !same {
 		return nil
 	}
 	if n, err := strconv.Atoi(fields[1]); err == nil && n > 1 {
-		return os.WriteFile(path, []byte(fmt.Sprintf("%s %d %s\n", fields[0], n-1, fields[2])), 0o600)
+		return put(file, fmt.Sprintf("%s %d %s\n%s", fields[0], n-1, fields[2], later))
 	}
-	if err := os.Remove(path); err != nil {
+	if err := put(file, later); err != nil {
 		return nil
 	}
-	if fields[2] == "kill" {
+	switch fields[2] {
+	case "kill":
 		fmt.Fprintf(os.Stderr, "<2>fault: killed at %s\n", name)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	}
-	if fields[2] == "cut" {
-		_ = os.WriteFile(path+".cut", []byte(name+"\n"), 0o600)
-	}
-	if fields[2] == "cut" || fields[2] == "hang" {
+	case "cut":
+		_ = os.WriteFile(file+".cut", []byte(name+"\n"), 0o600)
+		select {}
+	case "hang":
 		select {}
 	}
 	return errors.New("injected fault at " + name)
+}
+
+// put leaves what is still to come; it replaces the file in one step, since others read it at any time.
+func put(file, text string) error {
+	if text == "" {
+		return os.Remove(file)
+	}
+	next := fmt.Sprintf("%s.%d", file, os.Getpid())
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, file)
 }
