@@ -31,6 +31,8 @@ var Points = []Row{
 	{"file.renamed.*-g*[0-9].json", "it is written", ""},
 	{"file.rename.*-g*.json", "an alert is about to be spooled, or marked as delivered", ""},
 	{"file.renamed.*-g*.json", "it is", ""},
+	{"file.rename.*.abort", "word that an operation is to be given up is about to be left", ""},
+	{"file.renamed.*.abort", "it is left", ""},
 	{"file.append.*.log", "a line is about to be added to an operation's log", ""},
 	{"file.appended.*.log", "it is added", ""},
 	{"bus.StartTransientUnit.before", "a timer, a check or an act is about to be made", ""},

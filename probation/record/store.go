@@ -123,6 +123,16 @@ func decode(data []byte, into any, schema *int) error {
 	return nil
 }
 
+// Sweep takes away the temporary files that writers killed half way left in the state folder.
+func (s *Store) Sweep() error {
+	var all []error
+	for _, d := range []string{"", "services", "operations", "alerts"} {
+		_, err := atomicfile.Sweep(filepath.Join(s.dir, d))
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
 // Put saves a service with its latest operation: one write, one decision. The caller holds the service's lock.
 func (s *Store) Put(svc probation.Service) error {
 	phase := "none"

@@ -66,6 +66,9 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 			return err
 		}
 	}
+	if err := r.Records.Sweep(); err != nil {
+		r.note(op, "warn", "step", "sweep the state folder: "+err.Error(), nil)
+	}
 	switch op.Phase {
 	case probation.Failed, probation.RolledBack, probation.Withdrawn, probation.RollbackFailed:
 		if op.Phase == probation.Failed && op.Code != probation.CodeProgramMismatch {

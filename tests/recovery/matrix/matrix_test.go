@@ -1,0 +1,322 @@
+//go:build e2e
+
+package matrix
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toad/internal/fault"
+	"toad/tests/scene"
+)
+
+var write = flag.Bool("write", false, "write docs/recovery.md")
+
+const (
+	ready = `http = "http://127.0.0.1:8080/healthz"
+interval = "100ms"
+timeout = "1s"`
+	// The deadline leaves a good release time on a busy machine: a cell is about what a death does, not about speed.
+	limits = "deadline = \"25s\"\nstable = \"1s\""
+
+	seed    = 20261129
+	hosts   = 2
+	reboots = 20 // at an instant, and as many restarts of the user manager
+)
+
+// TestEveryPointEndsOnOneOfTwoReleases runs a seeded few cells of each kind, or with TOAD_ALL=1 all of them. TOAD_MATRIX
+// names a file that keeps the results: what it has passed already is not run again.
+func TestEveryPointEndsOnOneOfTwoReleases(t *testing.T) {
+	p := newPlan(t, os.Getenv("TOAD_MATRIX"), os.Getenv("TOAD_ALL") != "")
+	t.Run("on", func(t *testing.T) {
+		for i := range hosts {
+			t.Run(fmt.Sprintf("host %d", i+1), func(t *testing.T) {
+				t.Parallel()
+				p.work(t)
+			})
+		}
+	})
+	t.Log(p.summary())
+	if !t.Failed() {
+		p.holdTable(t)
+	}
+	if *write {
+		if err := os.WriteFile("../../../docs/recovery.md", []byte(Document(p.results, machine(t))), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// plan is what is to be run, by several hosts.
+type plan struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	todo    []Cell
+	later   []Cell     // second kills
+	trace   []scenario // to be traced first
+	busy    int        // cells and traces that may make more
+	whole   bool
+	file    string
+	results []Result
+	done    map[string]bool
+	rnd     *rand.Rand
+	met     map[string]bool // the points that a trace has passed, by their rows
+}
+
+func newPlan(t *testing.T, file string, whole bool) *plan {
+	p := &plan{whole: whole, file: file, done: map[string]bool{}, met: map[string]bool{}, rnd: rand.New(rand.NewPCG(seed, 1))}
+	p.changed = sync.NewCond(&p.mu)
+	if file != "" {
+		old, err := Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.results = old
+	}
+	for _, r := range p.results {
+		if r.Result == Passed {
+			p.done[r.key()] = true
+		}
+	}
+	p.trace = slices.Clone(scenarios)
+	p.add(p.atInstants()...)
+	return p
+}
+
+// atInstants are the reboots and restarts of the user manager, at seeded instants of a probation.
+func (p *plan) atInstants() (all []Cell) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for n := range reboots {
+		for _, action := range []string{Reboot, Manager} {
+			c := Cell{Scenario: scenarios[0].name, Action: action, After: rnd.IntN(1500)}
+			if p.whole || n < 1 {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// add takes cells that are not done yet; the caller holds the lock, or is alone.
+func (p *plan) add(cells ...Cell) {
+	for _, c := range cells {
+		switch {
+		case p.done[c.key()]:
+			continue
+		case c.Second != "":
+			p.later = append(p.later, c)
+		default: // in no order, so that a part of the whole is spread over it
+			p.todo = slices.Insert(p.todo, p.rnd.IntN(len(p.todo)+1), c)
+		}
+		p.done[c.key()] = true
+	}
+	p.changed.Broadcast()
+}
+
+// next hands out a scenario to trace, or a cell; both nil when there will be nothing more.
+func (p *plan) next() (*scenario, *Cell) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.trace)+len(p.todo)+len(p.later) == 0 && p.busy > 0 {
+		p.changed.Wait()
+	}
+	if len(p.todo) == 0 {
+		p.todo, p.later = p.later, nil
+	}
+	switch {
+	case len(p.trace) > 0:
+		sc := p.trace[0]
+		p.trace = p.trace[1:]
+		p.busy++
+		return &sc, nil
+	case len(p.todo) > 0:
+		c := p.todo[0]
+		p.todo = p.todo[1:]
+		p.busy++
+		return nil, &c
+	}
+	return nil, nil
+}
+
+// cells makes the cells of a scenario: all, or for the default run a seeded few of each action, spread over the table.
+func (p *plan) cells(sc scenario, points []Passing) (all []Cell) {
+	h := fnv.New64()
+	h.Write([]byte(sc.name))
+	rnd := rand.New(rand.NewPCG(seed, h.Sum64()))
+	for _, action := range []string{Kill, Cut, Error} {
+		few := sc.few
+		for _, i := range rnd.Perm(len(points)) {
+			at := points[i]
+			if !slices.Contains(at.Ways, action) || !p.whole && few == 0 {
+				continue
+			}
+			few--
+			all = append(all, Cell{Scenario: sc.name, Action: action, Point: at.Name, N: at.N})
+		}
+	}
+	return all
+}
+
+// finish takes the result of a cell, and plans the second kill after it.
+func (p *plan) finish(t *testing.T, r Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy--
+	defer p.changed.Broadcast()
+	p.results = append(p.results, r)
+	if p.file != "" {
+		line, err := json.Marshal(r)
+		f, err2 := os.OpenFile(p.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		_, err = f.Write(append(line, '\n'))
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.second(r)
+}
+
+// second plans a second kill during the recovery from a kill or a power cut, at the point that the first run has drawn. In
+// the default run the first of each action has one.
+func (p *plan) second(r Result) {
+	if r.Next == "" || r.Second != "" || r.Action != Kill && r.Action != Cut {
+		return
+	}
+	c := r.Cell
+	c.Second = r.Next
+	first := !slices.ContainsFunc(p.results, func(o Result) bool { return o.Second != "" && o.Scenario == c.Scenario && o.Action == c.Action }) &&
+		!slices.ContainsFunc(p.later, func(o Cell) bool { return o.Scenario == c.Scenario && o.Action == c.Action })
+	if p.whole || first {
+		p.add(c)
+	}
+}
+
+// work runs cells on a host of its own, until there are none. After a failure it takes a new host.
+func (p *plan) work(t *testing.T) {
+	var w *scene.Web
+	for {
+		sc, c := p.next()
+		if sc == nil && c == nil {
+			return
+		}
+		if w == nil {
+			w = newHost(t)
+		}
+		name := ""
+		if sc != nil {
+			name = "points of " + sc.name
+		} else {
+			name = c.Scenario + ": " + c.String()
+		}
+		var r Result
+		ok := t.Run(name, func(t *testing.T) {
+			defer func() { // also when it fails in the middle
+				if t.Failed() {
+					r.Result = Failed
+				}
+				p.finish(t, r)
+			}()
+			if sc != nil {
+				r = Result{Cell: Cell{Scenario: sc.name}, At: time.Now().UTC()}
+				r.Points = p.points(t, w, *sc)
+				p.mu.Lock()
+				p.add(p.cells(*sc, r.Points)...)
+				for _, old := range p.results {
+					if old.Scenario == sc.name {
+						p.second(old)
+					}
+				}
+				p.mu.Unlock()
+				return
+			}
+			r = Result{Cell: *c, Result: Failed, At: time.Now().UTC()}
+			began := time.Now()
+			for range 3 {
+				if r = run(t, w, *c); r.Result != NotMet {
+					break
+				}
+			}
+			r.At, r.Seconds = began.UTC(), time.Since(began).Seconds()
+		})
+		if !ok {
+			w.Off(t)
+			w = nil
+		}
+	}
+}
+
+// newHost is a host whose three last releases are retained, so that a cell begins as the one before it ended.
+func newHost(t *testing.T) *scene.Web {
+	w := scene.New(t, scene.Options{Faults: true, Ready: ready, Limits: limits})
+	w.MustDeploy(t, 0, "v2")
+	w.MustDeploy(t, 0, "v3")
+	w.Quiet(t)
+	return w
+}
+
+// points runs a scenario with nothing injected and lists what it passes. A point that the table does not have is a failure:
+// nobody would try it.
+func (p *plan) points(t *testing.T, w *scene.Web, sc scenario) []Passing {
+	trace, text, _ := sc.traced(t, w)
+	all, unknown := choose(trace)
+	for _, name := range unknown {
+		t.Errorf("the point %s is not in the table", name)
+	}
+	if len(all) < sc.least {
+		t.Fatalf("only %d points were passed:\n%s", len(all), text)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range all {
+		row, _ := fault.Find(nameIn(at.Name, 1))
+		p.met[row.Name] = true
+	}
+	t.Logf("%d points", len(all))
+	return all
+}
+
+// holdTable asserts that the scenarios meet every point of the table that is for the matrix to try, and no other.
+func (p *plan) holdTable(t *testing.T) {
+	for _, row := range fault.Points {
+		if row.By == "" && !p.met[row.Name] {
+			t.Errorf("no scenario passes %s: the matrix does not try it", row.Name)
+		}
+	}
+}
+
+// summary counts the cells of this run and of those it builds on.
+func (p *plan) summary() string {
+	count := map[string]int{}
+	seconds := 0.0
+	for _, r := range p.results {
+		count[r.Result]++
+		seconds += r.Seconds
+	}
+	return fmt.Sprintf("%d passed, %d failed, %d not met, in %.0f s of %d hosts", count[Passed], count[Failed], count[NotMet], seconds, hosts)
+}
+
+// machine says on what it ran.
+func machine(t *testing.T) string {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("Linux %s with %d processors, Debian 13 hosts", unix.ByteSliceToString(u.Release[:]), runtime.NumCPU())
+}

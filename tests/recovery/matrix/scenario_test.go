@@ -1,0 +1,126 @@
+//go:build e2e
+
+package matrix
+
+import (
+	"strings"
+	"testing"
+
+	"toad/tests/scene"
+)
+
+// scenario is a course of things whose points are tried.
+type scenario struct {
+	name string
+	ends string // the phase it ends in when nothing is injected
+	few  int    // cells of each action in the default run
+	// least is how many points there are at least; fewer mean that the trace is broken.
+	least int
+	// prepare comes before anything is injected; it may begin the operation.
+	prepare func(t *testing.T, w *scene.Web)
+	// request is what begins the course, or goes on with it; nil for a boot.
+	request func(t *testing.T, w *scene.Web) []string
+	boot    bool
+	// only keeps the lines of a trace that are this scenario's to try; nil keeps all.
+	only func(trace []passed) []passed
+}
+
+var scenarios = []scenario{
+	{
+		name: "a good release", ends: "promoted", few: 2, least: 40,
+		// Without its bytes on the host, so that they are pulled and kept as at a first time.
+		prepare: func(t *testing.T, w *scene.Web) {
+			img := w.Image(t, other(t, w))
+			w.MustUser(t, "sh", "-c", "podman rmi -f "+img.ID+" >/dev/null 2>&1; rm -f .local/state/toad/images/"+strings.TrimPrefix(img.ID, "sha256:")+".json")
+		},
+		request: func(t *testing.T, w *scene.Web) []string { return deploy(w.Digest(t, other(t, w))) },
+	},
+	{
+		name: "a bad release", ends: "rolled_back", few: 2, least: 50,
+		request: func(t *testing.T, w *scene.Web) []string {
+			argv := deploy(w.Digest(t, "crash"))
+			if len(read(t, w).Refusals) > 0 {
+				argv = append(argv, "--retry")
+			}
+			return argv
+		},
+	},
+	{
+		name: "a rollback", ends: "promoted", few: 2, least: 40,
+		request: func(*testing.T, *scene.Web) []string { return []string{"timeout", "60", "toad", "rollback", "web"} },
+	},
+	{
+		name: "a boot in probation", ends: "promoted", few: 1, least: 6, boot: true,
+		prepare: func(t *testing.T, w *scene.Web) { begin(t, w, other(t, w)) },
+		only:    func(trace []passed) []passed { return ofProcess(trace, "bus.SetEnvironment.before") },
+	},
+	{
+		name: "a release given up, its predecessor's image pruned", ends: "rolled_back", few: 1, least: 4,
+		prepare: func(t *testing.T, w *scene.Web) {
+			previous := read(t, w).Promoted.ImageID
+			begin(t, w, "never")
+			for w.User(t, "podman", "rmi", previous).Exit != 0 && w.User(t, "podman", "image", "exists", previous).Exit == 0 {
+				continue // its container is about to go
+			}
+		},
+		request: func(*testing.T, *scene.Web) []string { return []string{"timeout", "60", "toad", "rollback", "web"} },
+		only: func(trace []passed) (few []passed) {
+			for _, p := range trace {
+				if strings.HasPrefix(p.name, "podman.load.") || strings.HasSuffix(p.name, ".abort") {
+					few = append(few, p)
+				}
+			}
+			return few
+		},
+	},
+}
+
+func scenarioOf(name string) scenario {
+	for _, sc := range scenarios {
+		if sc.name == name {
+			return sc
+		}
+	}
+	panic("no scenario " + name)
+}
+
+func deploy(digest string) []string {
+	return []string{"toad", "deploy", "web", digest, "--detach"}
+}
+
+// begin deploys and waits for the probation.
+func begin(t *testing.T, w *scene.Web, tag string) {
+	t.Helper()
+	argv := deploy(w.Digest(t, tag))
+	for _, r := range read(t, w).Refusals {
+		if r.Release.Digest == w.Digest(t, tag) {
+			argv = append(argv, "--retry")
+		}
+	}
+	w.MustUser(t, argv...)
+	w.WaitPhase(t, "probation")
+}
+
+// other is the good release that is not in force.
+func other(t *testing.T, w *scene.Web) string {
+	if read(t, w).Promoted.Digest == w.Digest(t, "v2") {
+		return "v3"
+	}
+	return "v2"
+}
+
+// ofProcess keeps what the process that passes a point has passed.
+func ofProcess(trace []passed, point string) (own []passed) {
+	process := ""
+	for _, p := range trace {
+		if p.name == point {
+			process = p.process
+		}
+	}
+	for _, p := range trace {
+		if p.process == process {
+			own = append(own, p)
+		}
+	}
+	return own
+}
