@@ -76,7 +76,6 @@ type Watch struct {
 	Interval time.Duration
 	Timeout  time.Duration
 	Budget   int
-	Notify   bool // the application says itself when it is ready
 	// Queued says that all restart jobs are queued. Before that an invocation may be one that such a job still ends.
 	Queued bool
 
@@ -93,7 +92,7 @@ func NewWatch(e Enrollment, want []Want, seen []Seen) Watch {
 		seen = make([]Seen, len(want))
 	}
 	return Watch{Want: want, Stable: e.Limit.Stable, Interval: e.Ready.Interval, Timeout: e.Ready.Timeout,
-		Budget: e.Limit.Restarts, Notify: e.Ready.Notify, Seen: append([]Seen(nil), seen...)}
+		Budget: e.Limit.Restarts, Seen: append([]Seen(nil), seen...)}
 }
 
 // Restarts is how many restarts the attempt has seen, over all its units.
@@ -306,9 +305,6 @@ func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman did not say that the container runs"
 		case PodmanFailed(seen.ExitStatus):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
-		case seen.Result == "protocol" && seen.ExitStatus == 0 && !w.Notify:
-			// Podman says READY and ends; on a busy host systemd has taken the end first. The release has no part in it.
-			v.Code, v.Reason = CodeInterrupted, v.Reason+": systemd did not hear Podman say that it had started"
 		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:
 			v.Code = CodeInterrupted // somebody else restarted it; that tells nothing of the release
 		default:

@@ -199,20 +199,6 @@ func TestPodmansOwnFailureIsNotTheReleases(t *testing.T) {
 	}
 }
 
-func TestAStartThatSystemdDidNotHearIsNotTheReleases(t *testing.T) {
-	for _, notify := range []bool{false, true} {
-		s := newStory(t, 0)
-		s.w.Notify = notify
-		u := running("new")
-		u.ActiveState, u.SubState, u.Container, u.Result = "activating", "auto-restart", "", "protocol"
-		code := probation.CodeInterrupted
-		if notify {
-			code = probation.CodeCandidateExited // the application ended without a word
-		}
-		s.want(s.see(u, true), probation.Unfit, code, notify)
-	}
-}
-
 func TestAContainerOfAnotherOperationIsNotReady(t *testing.T) {
 	s := newStory(t, 0)
 	u := running("new")

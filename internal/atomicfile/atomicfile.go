@@ -230,11 +230,9 @@ func Private(path string) error {
 	if info.Mode().Perm()&0o077 == 0 {
 		return nil
 	}
-	if err := step("chmod", path); err != nil {
-		return fmt.Errorf("chmod %s: %w", path, err)
-	}
-	if err := os.Chmod(path, info.Mode().Perm()&0o700); err != nil {
-		return err
+	err = change("chmod", "chmodded", path, func() error { return os.Chmod(path, info.Mode().Perm()&0o700) })
+	if err != nil {
+		return fmt.Errorf("close %s to others: %w", filepath.Base(path), err)
 	}
 	return syncDir(path)
 }

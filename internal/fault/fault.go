@@ -55,6 +55,8 @@ var Points = []Row{
 	{"podman.pull.after", "it is here", ""},
 	{"podman.retain.before", "a release is about to be kept", ""},
 	{"podman.retain.after", "it is kept", ""},
+	{"podman.copy.before", "a container that never runs is about to be made, to read an image's files", ""},
+	{"podman.copy.after", "it is gone again", ""},
 	{"podman.load.before", "a release is about to come back from its archive", ""},
 	{"podman.load.after", "it is back", ""},
 
@@ -72,6 +74,8 @@ var Points = []Row{
 	{"file.append.*", "a file is about to be made longer", "file.append.*.log: there is no other yet"},
 	{"file.appended.*", "it is longer", "file.appended.*.log"},
 	{"file.mkdir.*", "a folder is about to be made", "the first write into it"},
+	{"file.chmod.*", "a folder is about to be closed to others", "the first write into it"},
+	{"file.chmodded.*", "it is closed", "the first write into it"},
 	{"file.made.*", "it is made", "the first write into it"},
 }
 
