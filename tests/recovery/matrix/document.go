@@ -43,7 +43,7 @@ good release, a bad one and a rollback ran their course; and killed a second tim
 - nothing is left: no timer, check, act, failed unit, queued job, admission or laid-by pin; temporary files go with the next
   operation when they are a minute old.
 
-%d cells run: %d passed, %d failed, %d not met (the operation did not pass that point again, in three tries). %d of them
+%d cells run: %d passed, %d failed, %d not met (the operation did not pass that point again, in two tries). %d of them
 with a second kill. %s to %s, %.0f minutes of test hosts, on %s.
 
 Repeat it as root: `+"`scripts/matrix`"+` (all of it; what it has passed it keeps in a file, and goes on there), or

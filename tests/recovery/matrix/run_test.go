@@ -194,10 +194,10 @@ func (x *course) hangUp() {
 	}
 }
 
-// asked tells that the client has ended.
+// answered tells that nobody waits for the answer to the request any more.
 func (x *course) answered() bool {
 	if x.client == nil {
-		return false
+		return !x.sc.boot
 	}
 	select {
 	case <-x.ended:
