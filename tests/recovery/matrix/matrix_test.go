@@ -247,7 +247,7 @@ func (p *plan) work(t *testing.T) {
 			}
 			r = Result{Cell: *c, Result: Failed, At: time.Now().UTC()}
 			began := time.Now()
-			for range 3 {
+			for range 2 {
 				if r = run(t, w, *c); r.Result != NotMet {
 					break
 				}
