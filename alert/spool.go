@@ -52,6 +52,16 @@ type entry struct {
 	Told    bool `json:"told,omitempty"` // all have it; kept so that the incident is not told again
 }
 
+// Last is the newest alert about each service, delivered or not.
+func (s *Spool) Last() map[string]Alert {
+	last := map[string]Alert{}
+	all, _ := s.entries()
+	for _, e := range all {
+		last[e.Service] = e.Alert
+	}
+	return last
+}
+
 // keptTold is how many delivered alerts are kept.
 const keptTold = 200
 

@@ -80,9 +80,15 @@ func (s *Server) services(c *call) error {
 			out.Services = append(out.Services, svc)
 		}
 	}
+	if live(c) {
+		s.look(c.r.Context(), out.Services)
+	}
 	writeJSON(c, http.StatusOK, out)
 	return nil
 }
+
+// live reports whether the caller wants to know how a service is at this moment, which takes a probe.
+func live(c *call) bool { return c.r.URL.Query().Get("live") == "1" }
 
 // service is GET /v1/services/:service.
 func (s *Server) service(c *call) error {
@@ -95,6 +101,11 @@ func (s *Server) service(c *call) error {
 		return err
 	}
 	svc.EnrollmentInvalid = s.invalidEnrollment()
+	if live(c) {
+		one := []api.Service{svc}
+		s.look(c.r.Context(), one)
+		svc = one[0]
+	}
 	writeJSON(c, http.StatusOK, svc)
 	return nil
 }

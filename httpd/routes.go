@@ -37,6 +37,8 @@ func (s *Server) handler() http.Handler {
 	}{
 		{http.MethodPost, "/v1/services/:service/deployments", s.deploy},
 		{http.MethodPost, "/v1/services/:service/rollback", s.rollback},
+		{http.MethodPost, "/v1/services/:service/plan", s.plan},
+		{http.MethodGet, "/v1/services/:service/diff", s.diff},
 		{http.MethodGet, "/v1/services", s.services},
 		{http.MethodGet, "/v1/services/:service", s.service},
 		{http.MethodGet, "/v1/services/:service/operations", s.operations},

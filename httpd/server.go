@@ -75,6 +75,8 @@ type Options struct {
 	Records     Records
 	Enrolled    Enrolled
 	Registry    Registry
+	Planner     Planner
+	Host        Host
 	Health      func(context.Context) error
 	Log         *slog.Logger
 	// StateDir is the folder whose records are watched for those who follow; without it they are looked at every 200 ms.
@@ -88,6 +90,7 @@ type Server struct {
 	Options
 	allowed func(uid uint32) bool
 	changes *changes
+	live    lookouts
 	closing context.Context // ends the event streams
 	now     func() time.Time
 	beat    time.Duration // between two signs of life on a stream

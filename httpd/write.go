@@ -36,15 +36,10 @@ func (s *Server) deploy(c *call) error {
 	if err != nil {
 		return err
 	}
-	switch err := probation.CheckDigest(body.Digest); {
-	case err != nil:
-		return invalid(err.Error())
-	case body.WaitProof != "":
-		return invalid("wait_proof is not supported by this version of toad; leave it out")
+	if err := checkDeploy(body); err != nil {
+		return err
 	}
-	req := probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration, Retry: body.Retry, ProgramChange: body.ProgramChange,
-		Key: key, By: c.by, Body: meaning{Kind: "deployment", Service: name, Digest: body.Digest, Generation: body.ExpectedGeneration,
-			Retry: body.Retry, ProgramChange: body.ProgramChange}.hash()}
+	req := asked(name, body, key, c.by)
 	// A repeated request has its answer whatever has become of the enrollment.
 	if found, err := s.replay(c, name, req); found || err != nil {
 		return err
@@ -54,6 +49,23 @@ func (s *Server) deploy(c *call) error {
 		return err
 	}
 	return s.accept(c, e, req)
+}
+
+func checkDeploy(body api.DeployRequest) error {
+	switch err := probation.CheckDigest(body.Digest); {
+	case err != nil:
+		return invalid(err.Error())
+	case body.WaitProof != "":
+		return invalid("wait_proof is not supported by this version of toad; leave it out")
+	}
+	return nil
+}
+
+// asked is what a body asks of a service.
+func asked(service string, body api.DeployRequest, key, by string) probation.Request {
+	return probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration, Retry: body.Retry, ProgramChange: body.ProgramChange,
+		Key: key, By: by, Body: meaning{Kind: "deployment", Service: service, Digest: body.Digest, Generation: body.ExpectedGeneration,
+			Retry: body.Retry, ProgramChange: body.ProgramChange}.hash()}
 }
 
 func (s *Server) accept(c *call, e probation.Enrollment, req probation.Request) error {
@@ -195,24 +207,29 @@ func requestID(req probation.Request) string {
 
 // shape refuses a write that is not well formed, before anything is looked at, and a service that does not exist.
 func (s *Server) shape(c *call, service string, body any) (key string, err error) {
+	if err := s.body(c, service, body); err != nil {
+		return "", err
+	}
+	return idempotencyKey(c.r.Header)
+}
+
+// body is shape without the key.
+func (s *Server) body(c *call, service string, body any) error {
 	if t, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return "", refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "send Content-Type: application/json")
+		return refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "send Content-Type: application/json")
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c, c.r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return "", refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body is larger than %d bytes", maxBody))
+		return refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body is larger than %d bytes", maxBody))
 	case err != nil:
-		return "", invalid("the body did not arrive in full")
+		return invalid("the body did not arrive in full")
 	}
 	if err := decode(data, body); err != nil {
-		return "", err
+		return err
 	}
-	if err := s.known(service); err != nil {
-		return "", err
-	}
-	return idempotencyKey(c.r.Header)
+	return s.known(service)
 }
 
 // decode takes one JSON object with known fields and nothing after it.

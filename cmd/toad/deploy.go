@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
@@ -18,15 +16,16 @@ import (
 
 // deployment is what the command line asks for.
 type deployment struct {
-	g          *globals
-	service    string
-	digest     string
-	repository string // empty if only a digest was given
+	g       *globals
+	service string
+	image   string // as it was given
+	digest  string // that it stands for
 
 	generation int // -1: the one the service is at now
 	retry      bool
 	program    bool
 	detach     bool
+	dry        bool
 	key        string
 }
 
@@ -37,64 +36,32 @@ func deployCmd(g *globals) *ffcli.Command {
 	fs.BoolVar(&d.retry, "retry", false, "try a release again that failed here")
 	fs.BoolVar(&d.program, "program-change", false, "accept an image that runs another program than the service ran before")
 	fs.BoolVar(&d.detach, "detach", false, "do not follow; exit as soon as it is accepted")
+	fs.BoolVar(&d.dry, "dry-run", false, "do all that comes before the switch, change nothing, and print the plan")
 	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and flags")
 	return &ffcli.Command{
-		Name: "deploy", ShortUsage: "toad deploy [flags] SERVICE DIGEST", FlagSet: fs,
+		Name: "deploy", ShortUsage: "toad deploy [flags] SERVICE DIGEST|TAG", FlagSet: fs,
 		ShortHelp: "put a release into force, or the previous one back",
-		LongHelp: "Puts the image with this digest (or REPOSITORY@DIGEST) into force if it holds\n" +
-			"through its probation, and the previous release back if it does not. Follows to\n" +
-			"the end. If this digest is being deployed already, that is followed.\n\n" +
+		LongHelp: "Puts an image into force if it holds through its probation, and the previous\n" +
+			"release back if it does not. Follows to the end. The image is a digest,\n" +
+			"REPOSITORY@DIGEST, or a tag, which is looked up first: what is deployed is what\n" +
+			"the tag stands for now. If it is being deployed already, that is followed; if it\n" +
+			"is in force, nothing is done.\n\n" +
 			"Ctrl-C ends the following, not the deployment; the outcome is then not known,\n" +
-			"and the exit code is 75.\n\n" +
+			"and the exit status is 75.\n\n" +
+			"With --json each event is one line: {\"line\":…} of the log, {\"operation\":…} as it\n" +
+			"stands, and last {\"end\":…} with the outcome.\n\n" +
 			"Exit: 0 promoted, 1 failed and nothing changed, 3 rolled back or withdrawn,\n" +
 			"4 the rollback failed, 5 not accepted, 75 try again later.\n\n" +
-			"Example: toad deploy web sha256:4f1c… --expect-generation 6",
+			"Example: toad deploy web sha256:4f1c… --expect-generation 6\n" +
+			"Example: toad deploy web v1.4.2 --dry-run",
 		Exec: func(ctx context.Context, args []string) error {
 			if len(args) != 2 {
-				return hint(usagef("deploy takes a service and a digest, have %d arguments", len(args)), "toad deploy web sha256:<64 hex digits>")
+				return hint(usagef("deploy takes a service and an image, have %d arguments", len(args)), "toad deploy web sha256:<64 hex digits>")
 			}
-			d.service = args[0]
-			var err error
-			if d.repository, d.digest, err = parseImage(args[1]); err != nil {
-				return err
-			}
+			d.service, d.image = args[0], args[1]
 			return d.run(ctx)
 		},
 	}
-}
-
-var meantAsDigest = regexp.MustCompile(`(?i)^(sha(256|384|512):|[0-9a-f]{64}$)`)
-
-// parseImage takes a digest, or a repository with one.
-func parseImage(arg string) (repository, digest string, err error) {
-	repository, digest, found := strings.Cut(arg, "@")
-	if !found && meantAsDigest.MatchString(arg) {
-		repository, digest, found = "", arg, true
-	}
-	if !found {
-		image := arg
-		if !strings.Contains(arg, "/") {
-			image = "REPOSITORY:" + arg
-		}
-		return "", "", hint(usagef("%.120q names no digest; a tag can move between two looks, so it is not deployed", arg),
-			"skopeo inspect --format '{{.Digest}}' docker://%s", image)
-	}
-	if err := probation.CheckDigest(digest); err != nil {
-		image := "REPOSITORY:TAG"
-		if repository != "" {
-			image = withoutTag(repository) + ":TAG"
-		}
-		return "", "", hint(usagef("%w", err), "skopeo inspect --format '{{.Digest}}' docker://%s", image)
-	}
-	return withoutTag(repository), digest, nil
-}
-
-// withoutTag drops the tag of repo:tag@digest: the digest decides, the tag is what somebody once called it.
-func withoutTag(repository string) string {
-	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
-		return repository[:i]
-	}
-	return repository
 }
 
 func (d *deployment) run(ctx context.Context) error {
@@ -105,18 +72,22 @@ func (d *deployment) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if d.digest, err = d.g.resolve(ctx, c, d.service, d.image); err != nil {
+		return err
+	}
 	svc, err := c.Service(ctx, d.service)
 	if err != nil {
 		return reached(c, err)
 	}
-	if d.repository != "" && svc.Image != "" && d.repository != svc.Image {
-		return hint(usagef("%s is enrolled with the image %s, not %s", d.service, svc.Image, d.repository), "toad deploy %s %s", d.service, d.digest)
+	req := d.request(svc.Generation)
+	if d.dry {
+		return d.dryRun(ctx, c, req)
 	}
 	if op := svc.Operation; op != nil && !op.Ended() && op.Digest == d.digest && op.Kind == "deployment" {
 		d.g.say("%s deploys this digest already", op.ID)
 		return d.finish(ctx, c, *op)
 	}
-	op, replayed, err := c.Deploy(ctx, d.service, d.request(svc.Generation), d.idempotencyKey(svc.Generation))
+	op, replayed, err := c.Deploy(ctx, d.service, req, d.idempotencyKey(svc.Generation))
 	if err != nil {
 		return reached(c, err)
 	}
@@ -168,15 +139,11 @@ func (d *deployment) idempotencyKey(current int) string {
 }
 
 func (d *deployment) already(op api.Operation) error {
-	if d.g.JSON {
-		return printJSON(d.g.Stdout, op)
-	}
 	since := ""
 	if op.EndedAt != nil {
 		since = " since " + op.EndedAt.UTC().Format("2006-01-02 15:04:05 UTC")
 	}
-	_, err := fmt.Fprintf(d.g.Stdout, "%s runs %s already (%s)%s; nothing was done.\n", d.service, clean(op.Digest), op.ID, since)
-	return err
+	return d.g.last(op, 0, fmt.Sprintf("%s runs %s already (%s)%s; nothing was done.", d.service, op.Digest, op.ID, since))
 }
 
 // finish follows the operation, unless that is not wanted, and tells how it ended.
@@ -194,7 +161,7 @@ func (d *deployment) finish(ctx context.Context, c *api.Client, op api.Operation
 // detached is the last word of a command that does not follow.
 func (g *globals) detached(op api.Operation) error {
 	if g.JSON {
-		return printJSON(g.Stdout, op)
+		return printLine(g.Stdout, streamed{Operation: &op})
 	}
 	_, err := fmt.Fprintf(g.Stdout, "%s is under way (%s); to see how it ends: toad log %s --follow\n", op.ID, clean(op.Phase), op.ID)
 	return err
@@ -203,6 +170,7 @@ func (g *globals) detached(op api.Operation) error {
 // say prints a line of progress, unless JSON was asked for.
 func (g *globals) say(format string, args ...any) {
 	if !g.JSON {
-		fmt.Fprintln(g.Stdout, clean(fmt.Sprintf(format, args...)))
+		columns := g.width()
+		fmt.Fprintln(g.Stdout, wrap(brief(clean(fmt.Sprintf(format, args...)), columns), 0, columns))
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // follow tells what happens to an operation until it is decided. It returns the operation as it ended.
 func (g *globals) follow(ctx context.Context, c *api.Client, op api.Operation) (api.Operation, error) {
-	p := &progress{g: g, op: op, columns: width(g.Stdout)}
+	p := &progress{g: g, op: op, columns: g.width()}
 	if g.JSON {
 		p.silent = true
 	}
@@ -37,15 +38,30 @@ func (g *globals) follow(ctx context.Context, c *api.Client, op api.Operation) (
 type progress struct {
 	g       *globals
 	columns int  // 0: not a terminal, no live line
-	silent  bool // print nothing
+	silent  bool // no live line either: what is printed is for a program
 
-	mu    sync.Mutex
-	op    api.Operation
-	ready time.Time // since when, as the log tells; zero while not ready
-	drawn bool
+	mu     sync.Mutex
+	op     api.Operation
+	ready  time.Time // since when, as the log tells; zero while not ready
+	why    string    // it is not ready, or what a pull is at
+	pulled int       // lines of the pull
+	drawn  bool
 }
 
-// start draws the live line every second, so that its times go on between events.
+// streamed is one line of JSON of what is followed.
+type streamed struct {
+	Line      json.RawMessage `json:"line,omitempty"`
+	Operation *api.Operation  `json:"operation,omitempty"`
+	End       *ending         `json:"end,omitempty"`
+}
+
+type ending struct {
+	Exit      int           `json:"exit"`
+	Outcome   string        `json:"outcome"`
+	Operation api.Operation `json:"operation"`
+}
+
+// start draws the live line now and then, so that its times go on between events.
 func (p *progress) start() (stop func()) {
 	if p.columns == 0 || p.silent {
 		return func() {}
@@ -53,7 +69,7 @@ func (p *progress) start() (stop func()) {
 	done := make(chan struct{})
 	var over sync.WaitGroup
 	over.Go(func() {
-		tick := time.NewTicker(time.Second)
+		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
@@ -85,11 +101,11 @@ func (p *progress) take(ev api.Event) error {
 		p.note(*ev.Line)
 	}
 	if p.silent {
-		return nil
+		return printLine(p.g.Stdout, streamed{Line: ev.Raw, Operation: ev.Operation})
 	}
 	p.erase()
-	if ev.Line != nil {
-		if _, err := fmt.Fprintln(p.g.Stdout, line(p.op.AcceptedAt, *ev.Line)); err != nil {
+	if ev.Line != nil && p.shown(*ev.Line) {
+		if _, err := fmt.Fprintln(p.g.Stdout, p.g.line(p.op.AcceptedAt, *ev.Line)); err != nil {
 			return err
 		}
 	}
@@ -97,49 +113,6 @@ func (p *progress) take(ev api.Event) error {
 		p.draw()
 	}
 	return nil
-}
-
-func (p *progress) note(l api.Line) {
-	switch l.Event {
-	case "ready":
-		p.ready = l.At
-	case "pull", "audit", "step": // tell nothing about readiness
-	default:
-		p.ready = time.Time{}
-	}
-}
-
-func (p *progress) draw() {
-	if p.columns == 0 || p.silent {
-		return
-	}
-	p.erase()
-	fmt.Fprint(p.g.Stdout, fit(p.live(), p.columns-1)) // a full line would wrap, and could not be erased
-	p.drawn = true
-}
-
-func (p *progress) erase() {
-	if p.drawn {
-		fmt.Fprint(p.g.Stdout, "\r\x1b[K")
-		p.drawn = false
-	}
-}
-
-// live says where the operation stands: phase, how much of the window is filled, how much time is left.
-func (p *progress) live() string {
-	now := p.g.now()
-	parts := []string{p.op.ID + " " + p.op.Phase, span(now.Sub(p.op.AcceptedAt))}
-	watched := p.op.Phase == string(probation.Probation) || p.op.Phase == string(probation.Restoring)
-	switch {
-	case watched && !p.ready.IsZero():
-		parts = append(parts, fmt.Sprintf("ready for %s of %s", span(now.Sub(p.ready)), p.op.Stable))
-	case watched:
-		parts = append(parts, "not ready")
-	}
-	if by := limit(p.op); by != nil {
-		parts = append(parts, span(by.Sub(now))+" left")
-	}
-	return clean(strings.Join(parts, ", "))
 }
 
 // limit is the instant by which something will have happened; nil while none is set.
@@ -154,7 +127,7 @@ func limit(op api.Operation) *time.Time {
 }
 
 // line is one line of a log: time since acceptance, a mark for trouble, event, message.
-func line(accepted time.Time, l api.Line) string {
+func (g *globals) line(accepted time.Time, l api.Line) string {
 	mark := " "
 	switch l.Level {
 	case "warn":
@@ -162,7 +135,12 @@ func line(accepted time.Time, l api.Line) string {
 	case "error":
 		mark = "E"
 	}
-	return fmt.Sprintf("%8s %s %-11s %s", "+"+span(l.At.Sub(accepted)), mark, clean(l.Event), clean(l.Message))
+	columns, s := g.width(), g.style()
+	event := clean(l.Event)
+	how := ofEvent(l.Level, l.Event)
+	text := wrap(brief(clean(l.Message), columns), 23, columns)
+	return fmt.Sprintf("%s %s %s %s", s.paint(dim, fmt.Sprintf("%8s", "+"+span(l.At.Sub(accepted)))), s.paint(how, mark),
+		s.paint(how, fmt.Sprintf("%-11s", event)), text)
 }
 
 // outcome is the last word on an operation that is decided: a sentence, and the exit code. svc is the service as it
@@ -183,9 +161,9 @@ func outcome(op api.Operation, svc api.Service) (sentence string, code int) {
 		if op.Stable != "" {
 			why = "it was ready for " + op.Stable + " without a break"
 		}
-		return fmt.Sprintf("%s runs %s (%s): %s.", op.Service, tried, op.ID, why), code
+		return fmt.Sprintf("%s runs %s (%s): %s%s.", op.Service, tried, op.ID, why, unserved(op, "in between")), code
 	case probation.RolledBack:
-		return fmt.Sprintf("%s was rolled back, %s: %s.", op.ID, now, because(op)), code
+		return fmt.Sprintf("%s was rolled back, %s: %s%s.", op.ID, now, because(op), unserved(op, "in all")), code
 	case probation.Withdrawn:
 		return fmt.Sprintf("%s was withdrawn, %s is left stopped as it was before: %s.", op.ID, op.Service, because(op)), code
 	case probation.RollbackFailed:
@@ -194,6 +172,18 @@ func outcome(op api.Operation, svc api.Service) (sentence string, code int) {
 		return fmt.Sprintf("%s failed before anything was changed, %s: %s.", op.ID, now, because(op)), code
 	}
 	return fmt.Sprintf("%s is in %s.", op.ID, op.Phase), code
+}
+
+// unserved says how long nothing answered.
+func unserved(op api.Operation, when string) string {
+	gap, err := time.ParseDuration(op.Gap)
+	switch {
+	case err != nil:
+		return "" // nothing ran before, or it is not on record
+	case gap < 50*time.Millisecond:
+		return "; no probe found it away"
+	}
+	return fmt.Sprintf("; it did not serve for %s %s", span(gap), when)
 }
 
 func candidate(op api.Operation) string {
@@ -246,8 +236,14 @@ func (g *globals) tell(ctx context.Context, c *api.Client, op api.Operation, wan
 	if wanted(op) {
 		code = 0
 	}
+	g.diffOfFailure(ctx, c, op)
+	return g.last(op, code, sentence)
+}
+
+// last is the last word of a command: the sentence, or its line of JSON, and the exit status.
+func (g *globals) last(op api.Operation, code int, sentence string) error {
 	if g.JSON {
-		if err := printJSON(g.Stdout, op); err != nil {
+		if err := printLine(g.Stdout, streamed{End: &ending{code, sentence, op}}); err != nil {
 			return err
 		}
 	}
@@ -258,8 +254,6 @@ func (g *globals) tell(ctx context.Context, c *api.Client, op api.Operation, wan
 		}
 		return failed
 	}
-	if !g.JSON {
-		fmt.Fprintln(g.Stdout, clean(sentence))
-	}
+	g.say("%s", sentence)
 	return nil
 }

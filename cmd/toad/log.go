@@ -81,7 +81,7 @@ func (g *globals) printLine(op api.Operation, raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return nil // not a line of this version's
 	}
-	_, err := fmt.Fprintln(g.Stdout, line(op.AcceptedAt, l))
+	_, err := fmt.Fprintln(g.Stdout, g.line(op.AcceptedAt, l))
 	return err
 }
 

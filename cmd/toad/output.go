@@ -39,9 +39,10 @@ func printError(w io.Writer, err error) {
 	if underJournal(w) {
 		priority = "<3>"
 	}
-	fmt.Fprintf(w, "%stoad: %s\n", priority, clean(err.Error()))
+	columns := width(w)
+	fmt.Fprintf(w, "%stoad: %s\n", priority, wrap(brief(clean(err.Error()), columns), len("toad: "), columns))
 	if h := hintOf(err); h != "" {
-		fmt.Fprintf(w, "%stoad: hint: %s\n", priority, clean(h))
+		fmt.Fprintf(w, "%stoad: hint: %s\n", priority, wrap(brief(clean(h), columns), len("toad: hint: "), columns))
 	}
 }
 
@@ -98,6 +99,16 @@ func hides(r rune) bool {
 
 func printJSON(w io.Writer, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", data)
+	return err
+}
+
+// printLine prints a value as one line of JSON.
+func printLine(w io.Writer, v any) error {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -15,36 +15,58 @@ import (
 )
 
 func TestTheLastLineIsAliveAndLeavesNothingBehind(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
 	var out bytes.Buffer
 	now := noon
-	p := &progress{g: &globals{Stdout: &out, now: func() time.Time { return now }}, columns: 60, op: candidateOp("preparing", "", "")}
-	p.draw()
-	if want, have := "web-g7 preparing, 20s", out.String(); want != have {
-		t.Errorf("want %q, have %q", want, have)
+	p := &progress{g: &globals{Stdout: &out, now: func() time.Time { return now }, columns: 80, plain: true}, columns: 80, op: candidateOp("preparing", "", "")}
+	shows := func(want string) {
+		t.Helper()
+		if have := out.String(); have != want {
+			t.Errorf("want %q, have %q", want, have)
+		}
+		out.Reset()
 	}
-	out.Reset()
+	p.draw()
+	shows("     20s   preparing")
+	_ = p.take(api.Event{Line: &api.Line{At: noon, Level: "info", Event: "pull", Message: "pulling r/w@" + one}})
+	shows("\r\x1b[K    +20s   pull        pulling r/w@sha256:111111111111…\n     20s   preparing   pulling r/w@sha256:111111111111…")
+	_ = p.take(api.Event{Line: &api.Line{At: noon, Level: "info", Event: "pull", Message: "Copying blob " + two}})
+	shows("\r\x1b[K     20s   preparing   Copying blob sha256:222222222222…") // it passes by
 	op := candidateOp("probation", "", "")
+	_ = p.take(api.Event{Line: &api.Line{At: noon, Level: "info", Event: "probation", Message: "on probation"}})
 	_ = p.take(api.Event{Operation: &op})
-	if want, have := "\r\x1b[Kweb-g7 probation, 20s, not ready, 4m48s left", out.String(); want != have {
-		t.Errorf("want %q, have %q", want, have)
-	}
 	out.Reset()
-	now = noon.Add(3 * time.Second)
-	_ = p.take(api.Event{Line: &api.Line{At: noon, Level: "info", Event: "ready", Message: "ready"}})
-	if want, have := "\r\x1b[K    +20s   ready       ready\nweb-g7 probation, 23s, ready for 3.0s of 10s, 4m45s left", out.String(); want != have {
-		t.Errorf("want %q, have %q", want, have)
-	}
-	out.Reset()
-	p.columns = 20
 	p.draw()
-	if want, have := "\r\x1b[Kweb-g7 probation, …", out.String(); want != have {
-		t.Errorf("want %q, have %q", want, have)
-	}
-	out.Reset()
+	shows("\r\x1b[K     20s   probation   not ready, 4m48s left")
+	_ = p.take(api.Event{Line: &api.Line{At: noon, Level: "info", Event: "unready", Message: "not ready: it answers 503"}})
+	shows("\r\x1b[K    +20s   unready     not ready: it answers 503\n     20s   probation   not ready: it answers 503, 4m48s left")
+	now = noon.Add(3 * time.Second)
+	_ = p.take(api.Event{Line: &api.Line{At: noon, Level: "info", Event: "ready", Message: "ready: it answers 200"}})
+	shows("\r\x1b[K    +20s   ready       ready: it answers 200\n     23s   probation   ━━━━━━┄┄┄┄┄┄┄┄┄┄┄┄┄┄  ready 3.0s of 10s, 4m45s left")
+	t.Setenv("LC_ALL", "C")
+	p.draw()
+	shows("\r\x1b[K     23s   probation   ######..............  ready 3.0s of 10s, 4m45s left")
+	p.g.columns = 30
+	p.draw()
+	shows("\r\x1b[K     23s   probation   ready…")
 	op = candidateOp("promoted", "", "")
 	_ = p.take(api.Event{Operation: &op, End: true})
-	if want, have := "\r\x1b[K", out.String(); want != have {
-		t.Errorf("want %q, have %q", want, have)
+	shows("\r\x1b[K")
+}
+
+func TestTextStandsInItsColumn(t *testing.T) {
+	for _, c := range []struct {
+		text            string
+		indent, columns int
+		want            string
+	}{
+		{"one two three four five six", 4, 26, "one two three four\n    five six"},
+		{"one two", 4, 0, "one two"},
+		{strings.Repeat("x", 40) + " two", 4, 26, strings.Repeat("x", 40) + "\n    two"},
+	} {
+		if have := wrap(c.text, c.indent, c.columns); have != c.want {
+			t.Errorf("want %q, have %q", c.want, have)
+		}
 	}
 }
 
@@ -77,18 +99,44 @@ func TestSpansOfTime(t *testing.T) {
 }
 
 func TestStatusFitsATerminal(t *testing.T) {
-	services := []api.Service{running(), ended("rolled_back", "candidate_exited", strings.Repeat("long ", 40))}
-	for _, s := range services {
-		line := 0
-		for _, cell := range row(s, noon)[:6] {
-			line += len(cell) + 2
-		}
-		if line > 65 {
-			t.Errorf("the columns before the note take %d", line)
+	long := ended("rollback_failed", "rollback_failed", strings.Repeat("long ", 40))
+	long.Service, long.Live = "a-service-with-a-name-as-long-as-a-name-may-be-which-is-sixty", &api.Live{}
+	damaged := api.Service{Service: "db", Damaged: strings.Repeat("torn ", 40)}
+	f := &fakeToad{services: map[string]api.Service{"web": ended("probation", "", ""), "db": damaged, "api": long}}
+	c, err := api.New(f.start(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, columns := range []int{80, 200} {
+		for _, show := range []func(*globals) error{
+			func(g *globals) error { return g.statusOfAll(t.Context(), c) },
+			func(g *globals) error { return g.statusOf(t.Context(), c, "api") },
+		} {
+			var out bytes.Buffer
+			if err := show(&globals{Stdout: &out, columns: columns, plain: true, now: func() time.Time { return noon }}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > columns {
+					t.Errorf("%d columns in a terminal of %d: %s", n, columns, line)
+				}
+			}
+			t.Logf("%d columns:\n%s", columns, &out)
 		}
 	}
 	if want, have := "abc…", fit("abcdef", 4); want != have {
 		t.Errorf("want %q, have %q", want, have)
+	}
+}
+
+func TestDigestsOfAListingAreToldApart(t *testing.T) {
+	near := ended("probation", "", "")
+	near.Operation.Digest = one[:len(one)-45] + strings.Repeat("3", 45)
+	if have := telling([]api.Service{running(), near}); have != 20 {
+		t.Errorf("want 20 digits, have %d", have)
+	}
+	if have := telling([]api.Service{running(), running()}); have != 12 {
+		t.Errorf("want 12 digits, have %d", have)
 	}
 }
 
@@ -139,8 +187,10 @@ func TestExitCodes(t *testing.T) {
 func TestFlagsWorkBeforeAndAfterArguments(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"deploy web D --retry", "deploy --retry web D"},
-		{"deploy web --key k D --json", "deploy --key k --json web D"},
+		{"deploy web --key k D --json", "--json deploy --key k web D"},
 		{"--json deploy web D", "--json deploy web D"},
+		{"deploy web D --endpoint unix:///s --detach", "--endpoint unix:///s deploy --detach web D"},
+		{"deploy web D --endpoint=unix:///s", "--endpoint=unix:///s deploy web D"},
 		{"deploy web D --expect-generation -1", "deploy --expect-generation -1 web D"},
 		{"deploy --key=k web -- --odd", "deploy --key=k -- web --odd"},
 		{"status deploy", "status deploy"},
@@ -152,6 +202,39 @@ func TestFlagsWorkBeforeAndAfterArguments(t *testing.T) {
 		if c.want != have {
 			t.Errorf("%s: want %s, have %s", c.args, c.want, have)
 		}
+	}
+}
+
+func TestFlagsComeFromTheEnvironmentAndAFile(t *testing.T) {
+	f := &fakeToad{services: web(running())}
+	endpoint := f.start(t)
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	file := filepath.Join(dir, "toad", "toad.conf")
+	write := func(text string) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("# a box\nendpoint " + endpoint + "\njson\n")
+	if r := toad(t.Context(), "", "status", "web"); r.code != 0 || !strings.HasPrefix(r.stdout, "{") {
+		t.Errorf("the file: have %+v", r)
+	}
+	t.Setenv("TOAD_ENDPOINT", "unix:///nowhere/toad.sock")
+	if r := toad(t.Context(), "", "status", "web"); r.code != exitAgain || !strings.Contains(r.stderr, "/nowhere/") {
+		t.Errorf("the environment counts before the file: have %+v", r)
+	}
+	if r := toad(t.Context(), "", "status", "web", "--endpoint", endpoint, "--json=false"); r.code != 0 || strings.HasPrefix(r.stdout, "{") {
+		t.Errorf("the command line counts before both: have %+v", r)
+	}
+	write("retry true\n")
+	if r := toad(t.Context(), "", "status"); r.code != exitConfig || !strings.Contains(r.stderr, "retry") {
+		t.Errorf("a flag of one command is said each time: have %+v", r)
+	}
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	if r := toad(t.Context(), "", "act", "web-g1"); strings.Contains(r.stderr, "configuration file") {
+		t.Errorf("what systemd starts reads no such file: have %+v", r)
 	}
 }
 

@@ -56,7 +56,7 @@ func serve(ctx context.Context, g *globals) error {
 		return configError{err}
 	}
 	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: h.records, Enrolled: h.enrolled,
-		Registry: published{h.podman}, Health: h.health, StateDir: h.records.Dir(), Log: h.log})
+		Registry: published{h.podman}, Planner: h.rollout, Host: looks{h}, Health: h.health, StateDir: h.records.Dir(), Log: h.log})
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	go h.watchdog(ctx)
 	err = server.Serve(ctx, listener)

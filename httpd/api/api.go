@@ -21,6 +21,25 @@ type Service struct {
 	Unenrolled bool `json:"unenrolled,omitempty"`
 	// EnrollmentInvalid is as in Services. It is told of a service that is asked for by its name.
 	EnrollmentInvalid string `json:"enrollment_invalid,omitempty"`
+	// Live and LastAlert are told when they are asked for, with live=1.
+	Live      *Live  `json:"live,omitempty"`
+	LastAlert *Alert `json:"last_alert,omitempty"`
+}
+
+// Live is what the readiness probe of a service said last, a moment ago at most.
+type Live struct {
+	Ready bool      `json:"ready"`
+	Why   string    `json:"why"`
+	At    time.Time `json:"at"`
+}
+
+// Alert is one incident that was told.
+type Alert struct {
+	Kind      string    `json:"kind"`
+	Severity  string    `json:"severity"`
+	Operation string    `json:"operation,omitempty"`
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
 }
 
 // Services is the answer of GET /v1/services, sorted by name.

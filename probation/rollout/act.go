@@ -170,7 +170,7 @@ func level(p probation.Phase) string {
 func says(op probation.Operation, ev probation.Event) string {
 	switch op.Phase {
 	case probation.Preparing:
-		return "preparing"
+		return "preparing; what runs is not touched"
 	case probation.Switching:
 		return fmt.Sprintf("switching to %s, undecided until %s", name(op.Candidate), op.Deadline.At.Format(time.RFC3339))
 	case probation.Probation:

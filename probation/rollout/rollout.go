@@ -106,6 +106,8 @@ type Rollout struct {
 	// Payload finds the running container in a unit's cgroup; empty when there is none.
 	Payload func(controlGroup string) string
 	Log     *slog.Logger
+
+	say func(level, event, message string) // of a plan: what would be noted is told instead
 }
 
 // OperationLabel is the container label by which a container is told to be an operation's.
@@ -259,6 +261,10 @@ func (r *Rollout) Abort(ctx context.Context, id, by string) (probation.Operation
 
 // note writes one line to the operation's log and to the journal. A log that cannot be written stops nothing.
 func (r *Rollout) note(op probation.Operation, level, event, message string, fields map[string]string) {
+	if r.say != nil {
+		r.say(level, event, message)
+		return
+	}
 	err := r.Records.Log(op.ID, record.Line{At: r.Now().Wall.UTC(), Level: level, Event: event, Message: message, Fields: fields})
 	attrs := []any{"service", op.Service, "operation", op.ID, "event", event}
 	if err != nil {

@@ -218,7 +218,7 @@ func sameSeen(a, b []probation.Seen) bool {
 }
 
 func (c *Check) say(w probation.Watch, ready bool) {
-	event, level, message := "ready", "info", "ready"
+	event, level, message := "ready", "info", "ready: "+w.Why
 	if !ready {
 		event, message = "unready", "not ready: "+w.Why
 		if c.file.Ready {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"toad/httpd"
+	"toad/httpd/api"
+	"toad/podmanc"
+	"toad/probation"
+	"toad/probation/watch"
+	"toad/quadlet"
+)
+
+// looks lends the host to the API, for what no record tells.
+type looks struct{ h *host }
+
+// Ready probes what runs of a service now.
+func (l looks) Ready(ctx context.Context, e probation.Enrollment) (bool, string) {
+	var services []string
+	for _, unit := range e.Units {
+		src, err := quadlet.Find(l.h.rollout.Quadlet, unit)
+		if err != nil {
+			return false, oneLine(err)
+		}
+		services = append(services, src.ServiceUnit)
+	}
+	return watch.Look(ctx, e.Ready, services, l.h.bus, containers{l.h.podman}, payload)
+}
+
+// Config tells how a release would run. One that came back from an archive is known by its image id alone.
+func (l looks) Config(ctx context.Context, repository string, r probation.Release) (api.ImageConfig, error) {
+	out := api.ImageConfig{Digest: r.Digest, Generation: r.Generation, OnHost: true}
+	if out.Digest == "" {
+		out.Digest = "image " + r.ImageID
+	}
+	img, err := podmanc.Image{}, podmanc.ErrNoImage
+	if r.Digest != "" {
+		img, err = l.h.podman.Image(ctx, repository+"@"+r.Digest)
+	}
+	if errors.Is(err, podmanc.ErrNoImage) && r.ImageID != "" {
+		img, err = l.h.podman.Image(ctx, r.ImageID)
+	}
+	if errors.Is(err, podmanc.ErrNoImage) && r.Digest != "" {
+		out.OnHost = false
+		img, err = l.h.podman.Published(ctx, repository+"@"+r.Digest)
+	}
+	var pull *podmanc.PullError
+	switch {
+	case errors.As(err, &pull) && errors.Is(err, podmanc.ErrUnavailable):
+		return out, &httpd.TagError{Code: probation.CodePullUnavailable, Err: err}
+	case errors.As(err, &pull):
+		return out, &httpd.TagError{Code: probation.CodePullFailed, Err: err}
+	case errors.Is(err, podmanc.ErrNoImage):
+		return out, &httpd.TagError{Code: probation.CodePullFailed, Err: fmt.Errorf("the image of %s is not on this host any more", out.Digest)}
+	case err != nil:
+		return out, err
+	}
+	out.Entrypoint, out.Command, out.User = img.Entrypoint, img.Cmd, img.User
+	out.Ports, out.Env, out.Labels = img.ExposedPorts, img.EnvNames, img.Labels
+	out.Healthcheck, out.Size, out.Platform = img.Healthcheck, img.Size, strings.Trim(img.OS+"/"+img.Architecture, "/")
+	if !img.Created.IsZero() {
+		created := img.Created.UTC()
+		out.Created = &created
+	}
+	return out, nil
+}
+
+// LastAlerts are the newest alerts about each service.
+func (l looks) LastAlerts() map[string]api.Alert {
+	all := map[string]api.Alert{}
+	for service, a := range l.h.alerts.Last() {
+		all[service] = api.Alert{Kind: a.Kind, Severity: a.Severity, Operation: a.Operation, Reason: a.Reason, At: a.At}
+	}
+	return all
+}

@@ -1,0 +1,149 @@
+package httpd
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"toad/httpd/api"
+	"toad/probation"
+)
+
+// Host is looked at for what no record tells.
+type Host interface {
+	// Ready probes what runs of a service.
+	Ready(ctx context.Context, e probation.Enrollment) (ready bool, why string)
+	// Config tells how a release would run; one that is not on the host is looked up in its registry.
+	Config(ctx context.Context, repository string, r probation.Release) (api.ImageConfig, error)
+	// LastAlerts are the newest alerts about each service.
+	LastAlerts() map[string]api.Alert
+}
+
+// lookLimit is how long all probes together may take.
+const lookLimit = 5 * time.Second
+
+// look adds to services how they stand at this moment. They are probed side by side, each at most once per interval of
+// its own, whoever asks.
+func (s *Server) look(ctx context.Context, services []api.Service) {
+	if s.Host == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	alerts := s.Host.LastAlerts()
+	var all sync.WaitGroup
+	for i := range services {
+		all.Go(func() {
+			svc := &services[i]
+			if a, ok := alerts[svc.Service]; ok {
+				svc.LastAlert = &a
+			}
+			e, err := s.Enrolled.Enrollment(svc.Service)
+			if err != nil || svc.Damaged != "" {
+				return
+			}
+			svc.Live = s.live.look(ctx, e, s.Host, s.now)
+		})
+	}
+	all.Wait()
+}
+
+// lookouts keep what was seen last of each service.
+type lookouts struct {
+	mu   sync.Mutex
+	seen map[string]*lookout
+}
+
+type lookout struct {
+	mu   sync.Mutex
+	last api.Live
+}
+
+func (l *lookouts) of(service string) *lookout {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen == nil {
+		l.seen = map[string]*lookout{}
+	}
+	if l.seen[service] == nil {
+		l.seen[service] = &lookout{}
+	}
+	return l.seen[service]
+}
+
+func (l *lookouts) look(ctx context.Context, e probation.Enrollment, host Host, now func() time.Time) *api.Live {
+	one := l.of(e.Name)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if now().Sub(one.last.At) >= max(e.Ready.Interval, 100*time.Millisecond) {
+		ready, why := host.Ready(ctx, e)
+		one.last = api.Live{Ready: ready, Why: withoutPaths(why), At: now().UTC()}
+	}
+	live := one.last
+	return &live
+}
+
+// diff is GET /v1/services/:service/diff?to=DIGEST.
+func (s *Server) diff(c *call) error {
+	name := c.param("service")
+	if err := s.known(name); err != nil {
+		return err
+	}
+	svc, err := s.Records.Service(name)
+	if err != nil {
+		return err
+	}
+	repository := ""
+	switch e, err := s.Enrolled.Enrollment(name); {
+	case err == nil:
+		repository = e.Image
+	case svc.Operation != nil:
+		repository = svc.Operation.Enrollment.Image
+	}
+	to, err := compared(svc, c.r.URL.Query().Get("to"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), tagLimit)
+	defer cancel()
+	out := api.Diff{Service: name, Changes: []api.Change{}}
+	if out.To, err = s.Host.Config(ctx, repository, to); err != nil {
+		return err
+	}
+	if svc.Promoted != nil {
+		from, err := s.Host.Config(ctx, repository, *svc.Promoted)
+		if err != nil {
+			return err
+		}
+		if op := svc.Operation; op != nil && op.Program != "" && op.Candidate.Same(to) && len(svc.Programs) > 0 {
+			from.Program, out.To.Program = svc.Programs[len(svc.Programs)-1], op.Program
+		}
+		out.From, out.Changes = &from, api.Compare(from, out.To)
+	}
+	writeJSON(c, http.StatusOK, out)
+	return nil
+}
+
+// compared is the release of that digest; without one the latest candidate, or else the release before the one in force.
+func compared(svc probation.Service, digest string) (probation.Release, error) {
+	known := svc.Retained
+	if op := svc.Operation; op != nil {
+		known = append([]probation.Release{op.Candidate}, known...)
+	}
+	for _, r := range known {
+		inForce := svc.Promoted != nil && r.Same(*svc.Promoted)
+		if r.Names(digest) || (digest == "" && !inForce) {
+			return r, nil
+		}
+	}
+	if digest == "" {
+		p := refuse(http.StatusConflict, "nothing_to_compare", svc.Name+" has no other release on record")
+		p.Hint = "name a digest: toad diff " + svc.Name + " sha256:…"
+		return probation.Release{}, p
+	}
+	if err := probation.CheckDigest(digest); err != nil {
+		return probation.Release{}, invalid(err.Error())
+	}
+	return probation.Release{Digest: digest}, nil
+}

@@ -1,0 +1,127 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"toad/httpd/api"
+	"toad/probation"
+)
+
+// sight is a host that counts how often it is looked at.
+type sight struct{ asked atomic.Int32 }
+
+func (s *sight) Ready(context.Context, probation.Enrollment) (bool, string) {
+	s.asked.Add(1)
+	return true, "it answers 200"
+}
+
+func (s *sight) Config(_ context.Context, repository string, r probation.Release) (api.ImageConfig, error) {
+	if r.Digest == d3 {
+		return api.ImageConfig{}, &TagError{Code: probation.CodePullFailed, Err: errors.New("manifest unknown")}
+	}
+	return api.ImageConfig{Digest: r.Digest, Command: []string{r.Digest[7:9]}, Env: []string{"PATH"}, Labels: map[string]string{"of": repository}}, nil
+}
+
+func (s *sight) LastAlerts() map[string]api.Alert {
+	return map[string]api.Alert{"web": {Kind: "rolled_back", Reason: "it exited"}}
+}
+
+var d1, d2, d3 = "sha256:" + strings.Repeat("1", 64), "sha256:" + strings.Repeat("2", 64), "sha256:" + strings.Repeat("3", 64)
+
+func TestReadinessIsProbedWhenItIsAskedForAndOncePerInterval(t *testing.T) {
+	s := &sight{}
+	now := time.Now()
+	f := start(t, func(server *Server) { server.Host = s; server.now = func() time.Time { return now } })
+	f.get("/v1/services")
+	f.get("/v1/services/web")
+	if s.asked.Load() != 0 {
+		t.Errorf("nobody asked how it is, and it was probed")
+	}
+	for range 3 {
+		var svc api.Service
+		if r := f.get("/v1/services/web?live=1"); r.status != 200 || json.Unmarshal([]byte(r.body), &svc) != nil || svc.Live == nil ||
+			!svc.Live.Ready || svc.Live.Why != "it answers 200" || svc.LastAlert == nil || svc.LastAlert.Kind != "rolled_back" {
+			t.Fatalf("have %+v", r)
+		}
+	}
+	if n := s.asked.Load(); n != 1 {
+		t.Errorf("3 requests at once: want 1 probe, have %d", n)
+	}
+	now = now.Add(time.Second)
+	f.get("/v1/services?live=1")
+	if n := s.asked.Load(); n != 3 {
+		t.Errorf("an interval later, of both services: want 3 probes in all, have %d", n)
+	}
+}
+
+func TestWhatAnotherReleaseWouldChange(t *testing.T) {
+	f := start(t, func(server *Server) { server.Host = &sight{} })
+	f.get("/v1/services/web/diff").problem(t, http.StatusConflict, "nothing_to_compare")
+	f.deploy(d1, "k1").operation(t, http.StatusAccepted)
+	f.promote()
+	f.deploy(d2, "k2").operation(t, http.StatusAccepted)
+	var d api.Diff
+	for _, path := range []string{"/v1/services/web/diff", "/v1/services/web/diff?to=" + d2} {
+		if r := f.get(path); r.status != 200 || json.Unmarshal([]byte(r.body), &d) != nil || d.From == nil || d.From.Digest != d1 ||
+			d.To.Digest != d2 || len(d.Changes) != 1 || d.Changes[0] != (api.Change{What: "command", From: "11", To: "22"}) {
+			t.Errorf("%s: have %+v", path, r)
+		}
+	}
+	f.get("/v1/services/web/diff?to="+d3).problem(t, http.StatusBadGateway, "pull_failed")
+	f.get("/v1/services/web/diff?to=v2").problem(t, http.StatusUnprocessableEntity, "invalid_request")
+	f.get("/v1/services/none/diff").problem(t, http.StatusNotFound, "unknown_service")
+}
+
+// planner plans what it is told to.
+type planner func(say func(level, event, message string)) (probation.Plan, error)
+
+func (p planner) Plan(_ context.Context, _ probation.Enrollment, _ probation.Request, say func(level, event, message string)) (probation.Plan, error) {
+	return p(say)
+}
+
+func TestAPlanIsToldAsItIsMade(t *testing.T) {
+	var does planner
+	f := start(t, func(server *Server) {
+		server.Planner = planner(func(say func(level, event, message string)) (probation.Plan, error) { return does(say) })
+	})
+	op := probation.Operation{ID: "web-g1", Service: "web", Generation: 1, Candidate: probation.Release{Digest: d1}}
+	does = func(say func(level, event, message string)) (probation.Plan, error) {
+		say("info", "pull", "pulling")
+		return probation.Plan{Operation: op}, nil
+	}
+	before := f.snapshot()
+	var lines []string
+	p, err := f.client().Plan(t.Context(), "web", api.DeployRequest{Digest: d1}, func(ev api.PlanEvent) error {
+		if ev.Line != nil {
+			lines = append(lines, ev.Line.Message)
+		}
+		return nil
+	})
+	if err != nil || p.Operation != "web-g1" || p.Digest != d1 || len(lines) != 1 || lines[0] != "pulling" {
+		t.Errorf("have %+v, %q, %v", p, lines, err)
+	}
+	for name, say := range map[string]bool{"at once": false, "on the way": true} {
+		does = func(tell func(level, event, message string)) (probation.Plan, error) {
+			if say {
+				tell("info", "pull", "pulling")
+			}
+			return probation.Plan{}, &probation.Rejection{Code: probation.CodeDigestRefused, Detail: "it failed here"}
+		}
+		_, err := f.client().Plan(t.Context(), "web", api.DeployRequest{Digest: d1}, func(api.PlanEvent) error { return nil })
+		var problem *api.Problem
+		if !errors.As(err, &problem) || problem.Code != "digest_refused" || problem.Status != 409 {
+			t.Errorf("%s: have %v", name, err)
+		}
+	}
+	f.do(request{method: http.MethodPost, path: "/v1/services/web/plan", body: `{"digest":"v2"}`}).problem(t, http.StatusUnprocessableEntity, "invalid_request")
+	if after := f.snapshot(); len(after) != len(before) {
+		t.Errorf("it was recorded: %v", after)
+	}
+}
