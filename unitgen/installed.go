@@ -101,7 +101,7 @@ DefaultDependencies=no
 After=dbus.socket
 Conflicts=shutdown.target
 Before=shutdown.target
-OnFailure=toad-held.service
+OnFailure=toad-held.service toad-tick.service
 RefuseManualStart=yes
 
 [Service]

@@ -81,6 +81,10 @@ func (r *Rollout) turn(ctx context.Context, service, id string, waited int) (pro
 		if stopping, err := r.Units.Stopping(ctx); err != nil || stopping {
 			return "", op, err // reconcile carries on after the start of the manager
 		}
+		if svc, err = r.carried(svc); err != nil {
+			return "", op, err
+		}
+		op = *svc.Operation
 		if ev, ok := r.find(op); ok {
 			if _, err := r.apply(ctx, svc, ev); err != nil {
 				return "", op, err
@@ -92,6 +96,19 @@ func (r *Rollout) turn(ctx context.Context, service, id string, waited int) (pro
 			return duty, op, err
 		}
 	}
+}
+
+// carried binds the limits of an operation under way to the clock of this boot, as reconcile does, which may have failed.
+func (r *Rollout) carried(svc probation.Service) (probation.Service, error) {
+	op, now := svc.Active(), r.Now()
+	if op == nil {
+		return svc, nil
+	}
+	if _, d := limit(*op); d.BootID == now.BootID {
+		return svc, nil
+	}
+	svc = svc.Carried(now, r.Records.Watch(op.ID).Deadline)
+	return svc, r.Records.Put(svc)
 }
 
 // again means that a step has saved something and the state is to be looked at afresh.

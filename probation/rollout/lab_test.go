@@ -73,7 +73,9 @@ type lab struct {
 	calls    int
 	dieAt    int // the call at which the process dies; 0 for none
 	dieAfter bool
-	deadline time.Time // as first saved
+	stopAt   probation.Phase // the process dies at the first call in this phase
+	booting  bool            // reconcile runs: nothing is admitted yet, so nothing needs a bound
+	deadline time.Time       // as first saved
 }
 
 // died is how a killed process ends here.
@@ -144,6 +146,9 @@ func (l *lab) now() probation.Instant {
 func (l *lab) pass(what string) (done func()) {
 	l.calls++
 	here := l.calls == l.dieAt
+	if l.stopAt != "" && l.operation().Phase == l.stopAt {
+		panic(died{"in " + string(l.stopAt)})
+	}
 	if here && !l.dieAfter {
 		panic(died{"before " + what})
 	}
@@ -160,6 +165,9 @@ func (l *lab) pass(what string) (done func()) {
 // look notes a call that changes nothing. A death there tells more than one at the next call only if something was
 // saved since the last one.
 func (l *lab) look() {
+	if l.stopAt != "" && l.operation().Phase == l.stopAt {
+		panic(died{"in " + string(l.stopAt)})
+	}
 	saved := l.record()
 	if saved == l.saved {
 		return
@@ -314,6 +322,9 @@ func (l *lab) Restart(_ context.Context, name string) error {
 
 func (l *lab) Start(_ context.Context, name string) error {
 	defer l.pass("start " + name)()
+	if name == service {
+		l.start()
+	}
 	return nil
 }
 
@@ -334,7 +345,7 @@ func (l *lab) ResetFailed(context.Context, string) error { return nil }
 
 func (l *lab) Reload(context.Context) error {
 	defer l.pass("reload")()
-	if l.operation().Phase == probation.Switching {
+	if l.operation().Phase == probation.Switching && !l.booting {
 		l.held("a reload")
 	}
 	l.load()
@@ -394,6 +405,16 @@ func (l *lab) down() {
 	l.web.ActiveState, l.web.SubState, l.web.ControlGroup = "inactive", "dead", ""
 }
 
+func (l *lab) Environment(context.Context) (map[string]string, error) {
+	l.look()
+	all := map[string]string{}
+	for a := range l.admitted {
+		name, value, _ := strings.Cut(a, "=")
+		all[name] = value
+	}
+	return all, nil
+}
+
 func (l *lab) SetEnvironment(_ context.Context, assignments ...string) error {
 	defer l.pass("admit " + strings.Join(assignments, " "))()
 	for _, a := range assignments {
@@ -410,15 +431,20 @@ func (l *lab) UnsetEnvironment(_ context.Context, names ...string) error {
 	return nil
 }
 
-// boot is a power cut: what is on disk stays. The enrolled unit starts as its files have it, once reconcile is done.
-func (l *lab) boot(off time.Duration) {
-	l.t.Helper()
+// reset is a power cut, and a boot up to where reconcile would run.
+func (l *lab) reset(off time.Duration) {
 	time.Sleep(off)
 	l.bootID, l.born = l.bootID+"+", time.Now()
 	l.own, l.admitted = map[string]unitgen.State{}, map[string]bool{}
 	l.down()
 	l.web.InvocationID = ""
 	l.load()
+}
+
+// boot is a power cut: what is on disk stays. The enrolled unit starts as its files have it, once reconcile is done.
+func (l *lab) boot(off time.Duration) {
+	l.t.Helper()
+	l.reset(off)
 	if err := l.toad().Reconcile(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}

@@ -141,6 +141,11 @@ func (r *Rollout) watch(ctx context.Context, svc probation.Service, waited int) 
 	if err != nil {
 		return "", err
 	}
+	if svc.Operation.Phase == probation.Probation {
+		if err := r.letIn(ctx, *svc.Operation); err != nil {
+			return "", err
+		}
+	}
 	running, err := r.checkLoaded(ctx, *svc.Operation)
 	if err != nil {
 		return "", err

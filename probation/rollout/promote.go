@@ -14,6 +14,9 @@ import (
 // promote takes the fence away. The unit is not restarted: what runs is what was observed.
 func (r *Rollout) promote(ctx context.Context, svc probation.Service) error {
 	op := *svc.Operation
+	if err := r.letIn(ctx, op); err != nil {
+		return err
+	}
 	if err := r.bind(ctx, op, r.promotedPin); err != nil {
 		var broken *quadlet.BindingError
 		if !errors.As(err, &broken) {

@@ -34,6 +34,7 @@ type Jobs interface {
 // Manager is the user manager as a whole.
 type Manager interface {
 	Reload(ctx context.Context) error
+	Environment(ctx context.Context) (map[string]string, error)
 	SetEnvironment(ctx context.Context, assignments ...string) error
 	UnsetEnvironment(ctx context.Context, names ...string) error
 }

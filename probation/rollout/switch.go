@@ -113,6 +113,29 @@ func (r *Rollout) admit(ctx context.Context, op probation.Operation) error {
 	return nil
 }
 
+// letIn admits a candidate that no reconcile has admitted since the user manager started, and starts what its fence has
+// kept down. The caller has found nothing against the operation: that is all a reconcile decides by.
+func (r *Rollout) letIn(ctx context.Context, op probation.Operation) error {
+	env, err := r.Manager.Environment(ctx)
+	if err != nil || env[unitgen.AdmissionVar(op.ID)] != "" {
+		return err
+	}
+	r.note(op, "warn", "step", "no reconcile has admitted it since the user manager started; it is admitted now", nil)
+	if err := r.admit(ctx, op); err != nil {
+		return err
+	}
+	for _, b := range op.Before {
+		s, err := r.Units.State(ctx, b.Service)
+		if err == nil && !s.Running() && s.Job == 0 {
+			err = r.Jobs.Start(ctx, b.Service)
+		}
+		if err != nil {
+			return fmt.Errorf("start %s: %w", b.Service, err)
+		}
+	}
+	return nil
+}
+
 // candidatePin is the fenced pin of a unit while its operation is undecided.
 func (r *Rollout) candidatePin(op probation.Operation, b probation.UnitBefore) quadlet.Pin {
 	p := r.promotedPin(op, b)
