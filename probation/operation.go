@@ -140,6 +140,8 @@ type Service struct {
 	Programs []string `json:"programs,omitempty"`
 	// Unpinned is the generation at which the pins were given up; what came before tells nothing of the units since.
 	Unpinned int `json:"unpinned,omitempty"`
+	// ByID says that Podman knows the image in force by nothing but its id: it came back from its archive.
+	ByID bool `json:"by_id,omitempty"`
 }
 
 // Unpin forgets the release in force: the units are the operator's own again, and the next deployment adopts what runs.
@@ -218,7 +220,7 @@ func (s Service) promote(op Operation) Service {
 			kept = append(kept, old)
 		}
 	}
-	s.Promoted, s.Retained = &r, kept
+	s.Promoted, s.Retained, s.ByID = &r, kept, false
 	s = s.remember(op.Program)
 	refusals := make([]Refusal, 0, len(s.Refusals))
 	for _, f := range s.Refusals {

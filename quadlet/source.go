@@ -49,6 +49,16 @@ func (s Source) Lookup(section, key string) (Setting, bool) {
 	return s.own().last(section, key)
 }
 
+// Overridden reports whether the files as they lie, loaded or not, put another image in the place of a pin's.
+func Overridden(d Dirs, p Pin) bool {
+	src, err := Find(d, p.Unit)
+	if err != nil {
+		return false
+	}
+	image, ok := src.settings.last("Container", "Image")
+	return ok && image.Value != p.Reference
+}
+
 func (s Source) own() settings {
 	return slices.DeleteFunc(slices.Clone(s.settings), func(each Setting) bool { return filepath.Base(each.File) == pinName })
 }

@@ -50,12 +50,13 @@ func (p Pins) Written(unit string) time.Time {
 	return info.ModTime()
 }
 
-// Folders are those in which a change may touch the units' pins: their own, and the one of all Quadlets, for systemd does
-// not tell of a folder when one above it is replaced.
+// Folders are those in which a change may touch the units' pins: their own, those in which a drop-in may undo them, and
+// the one of all Quadlets, for systemd does not tell of a folder when one above it is replaced.
 func (p Pins) Folders(units ...string) []string {
-	all := []string{p.Dir}
+	all := []string{p.Dir, filepath.Join(p.Dir, "container.d")}
 	for _, u := range units {
-		all = append(all, p.folder(u))
+		service := strings.TrimSuffix(u, filepath.Ext(u)) + ".service.d"
+		all = append(all, p.folder(u), filepath.Join(p.Dir, "..", "..", "systemd", "user", service))
 	}
 	return all
 }

@@ -140,6 +140,11 @@ func (h *host) failedAfterPromotion(ctx context.Context, unit string) error {
 	if err != nil || svc.Active() != nil {
 		return err
 	}
+	if h.rollout.Lost(ctx, svc) {
+		if err := h.rollout.Begin(ctx, *svc.Operation); err != nil {
+			h.log.Error("load the image back", "service", svc.Name, "err", err)
+		}
+	}
 	began, err := h.alerts.Incident(unit, time.Now())
 	if err != nil {
 		return err
@@ -162,6 +167,11 @@ func (h *host) serviceOf(unit string) (probation.Service, error) {
 		}
 		for _, b := range svc.Operation.Before {
 			if b.Service == unit {
+				return svc, nil
+			}
+		}
+		for _, u := range svc.Operation.Enrollment.Units { // it may have ended before it touched them
+			if src, err := quadlet.Find(h.rollout.Quadlet, u); err == nil && src.ServiceUnit == unit {
 				return svc, nil
 			}
 		}

@@ -187,41 +187,55 @@ func writable(dir string) bool {
 	return unix.Access(dir, unix.W_OK|unix.X_OK) == nil
 }
 
-// checkTimers looks for what takes images away, or moves tags, on a schedule.
+// checkTimers looks for what takes images, containers or pins away on a schedule, or moves tags.
 func (h *host) checkTimers(ctx context.Context, f *findings) {
+	before := len(*f)
 	if s, err := h.bus.State(ctx, "podman-auto-update.timer"); err == nil && s.Up() {
 		f.add(levelWarn, "auto-update", "podman-auto-update.timer is active; it passes over pinned units", "systemctl --user disable --now podman-auto-update.timer")
 	}
-	found := false
 	for _, scope := range []string{"--user", "--system"} {
-		for _, p := range prunes(ctx, scope) {
-			found = true
-			f.add(levelWarn, "prune", p+"; toad brings back what it needs from its archives, but a deployment may meet the prune", "add --filter until=48h to it, or disable the timer")
-		}
+		scheduled(ctx, scope, func(timer, command string) {
+			for _, m := range menaces {
+				if timer != "podman-auto-update.timer" && m.is(command) {
+					f.add(levelWarn, m.what, timer+" "+m.why, m.mend)
+				}
+			}
+		})
 	}
-	if !found {
-		f.ok("prune", "no timer prunes images without a filter")
+	if len(*f) == before {
+		f.ok("timers", "none prunes images without a filter, moves tags, or takes containers or pins away")
 	}
 }
 
-// prunes names the timers of a manager whose service prunes images without a filter.
-func prunes(ctx context.Context, scope string) []string {
+// menaces are the commands that undo what toad keeps in force, and what to do about them.
+var menaces = []struct {
+	what, why, mend string
+	is              func(command string) bool
+}{
+	{"prune", "runs a podman prune without a filter; toad brings back what it needs from its archives, but a deployment may meet the prune",
+		"add --filter until=48h to it, or disable the timer", prunesAll},
+	{"auto-update", "runs podman auto-update; it passes over pinned units", "disable the timer", regexp.MustCompile(`podman\b[^;]*\bauto-update\b`).MatchString},
+	{"rsync", "runs rsync --delete over the Quadlet folder, which takes the pins away; toad puts them back",
+		"add --exclude zz-toad.conf --exclude zz-toad.previous --exclude .toad-made to it", regexp.MustCompile(`rsync\b[^;]*--del[^;]*containers/systemd`).MatchString},
+	{"containers", "removes containers; one that is on probation ends its deployment", "take the units' containers out of it, or disable the timer",
+		regexp.MustCompile(`podman\b[^;]*\b(rm|kill|stop)\b[^;]*\s(-[a-z]*a|--all)\b`).MatchString},
+}
+
+// scheduled visits the active timers of a manager with the commands that they start.
+func scheduled(ctx context.Context, scope string, visit func(timer, command string)) {
 	timers, err := output(ctx, "systemctl", scope, "show", "*.timer", "-p", "Id", "-p", "Triggers", "-p", "ActiveState")
 	if err != nil {
-		return nil
+		return
 	}
-	var found []string
 	for block := range strings.SplitSeq(timers, "\n\n") {
 		p := properties(block)
 		if p["ActiveState"] != "active" || p["Triggers"] == "" {
 			continue
 		}
-		command, err := output(ctx, "systemctl", scope, "show", p["Triggers"], "-p", "ExecStart", "--value")
-		if err == nil && prunesAll(command) {
-			found = append(found, fmt.Sprintf("%s runs a podman prune without a filter", p["Id"]))
+		if command, err := output(ctx, "systemctl", scope, "show", p["Triggers"], "-p", "ExecStart", "--value"); err == nil {
+			visit(p["Id"], command)
 		}
 	}
-	return found
 }
 
 var pruning = regexp.MustCompile(`podman\b[^;]*\bprune\b[^;]*`)

@@ -28,6 +28,11 @@ func (r *Rollout) Act(ctx context.Context, id string) error {
 			err = r.prepare(ctx, op)
 		case probation.DoRetain:
 			err = r.retain(ctx, op)
+		case bringBack:
+			var loaded bool
+			if loaded, err = r.loadInForce(ctx, op); !loaded {
+				return err
+			}
 		case checkAgain:
 			if op, err = r.Records.Operation(id); err == nil { // the turn has counted it
 				waited = op.ChecksLost
@@ -131,6 +136,14 @@ func (r *Rollout) step(ctx context.Context, svc probation.Service, waited int) (
 		return again, r.restore(ctx, svc)
 	case probation.DoRelease:
 		return again, r.release(ctx, svc)
+	case probation.Nothing:
+		if r.Lost(ctx, svc) {
+			return bringBack, nil
+		}
+		if svc.ByID {
+			return duty, r.afterLoad(ctx, svc)
+		}
+		return duty, nil
 	default:
 		return duty, nil
 	}

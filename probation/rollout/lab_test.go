@@ -392,7 +392,7 @@ func (l *lab) start() {
 	img, ok := l.images[argv[len(argv)-1]]
 	l.web.InvocationID = fmt.Sprintf("%032d", l.starts)
 	if !ok {
-		l.web.ActiveState, l.web.SubState = "failed", "failed"
+		l.web.ActiveState, l.web.SubState, l.web.ExecMainStatus = "failed", "failed", 125
 		return
 	}
 	_, label, _ := strings.Cut(argv[5], "=")

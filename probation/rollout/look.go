@@ -100,26 +100,33 @@ func (r *Rollout) lookAt(ctx context.Context, name string) error {
 	return r.tellBinding(ctx, *svc.Operation, want)
 }
 
-// lookAtActive starts an act if the pins are not those of the operation's phase; the act knows what to do about it.
+// lookAtActive holds the pins against the operation's phase. On probation they are put right, and what wins over them is
+// told; in all other phases a pin may be about to change, so an act looks.
 func (r *Rollout) lookAtActive(ctx context.Context, op probation.Operation) error {
-	changed := false
+	want := map[string]string{}
 	for _, b := range op.Before {
-		have, _, err := r.Quadlet.Pins().Read(b.Unit)
-		if err != nil {
+		want[b.Unit] = r.pinOf(op, b)
+	}
+	wrong, err := r.differing(want)
+	if err != nil {
+		return err
+	}
+	if op.Phase != probation.Probation {
+		if len(wrong) == 0 {
+			return nil
+		}
+		return r.Begin(ctx, op)
+	}
+	if len(wrong) > 0 {
+		for _, unit := range wrong {
+			r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s was changed by others during the deployment; it is put right", unit), nil)
+		}
+		var broken *quadlet.BindingError
+		if err := r.bind(ctx, op, r.candidatePin); err != nil && !errors.As(err, &broken) {
 			return err
 		}
-		if have == r.pinOf(op, b) {
-			continue
-		}
-		changed = true
-		if op.Phase == probation.Probation { // in all other phases a pin may be about to change
-			r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s was changed by others during the deployment", b.Unit), nil)
-		}
 	}
-	if !changed {
-		return nil
-	}
-	return r.Begin(ctx, op)
+	return r.tellBinding(ctx, op, want)
 }
 
 // differing lists the units whose pin is not the wanted one.
@@ -172,7 +179,8 @@ func (r *Rollout) tellBinding(ctx context.Context, op probation.Operation, want 
 		told, level := r.lastBinding(op.ID, unit)
 		err := r.verifyText(ctx, unit, want[unit])
 		var broken *quadlet.BindingError
-		if errors.As(err, &broken) && broken.Error() != told && !reloaded {
+		unloaded := err == nil && r.unloaded(ctx, unit, want[unit])
+		if (unloaded || errors.As(err, &broken) && broken.Error() != told) && !reloaded {
 			if err := r.Reload(ctx); err != nil {
 				return err
 			}
@@ -190,6 +198,24 @@ func (r *Rollout) tellBinding(ctx context.Context, op probation.Operation, want 
 		}
 	}
 	return nil
+}
+
+// unloaded reports whether a file that would undo a pin lies there, and nobody has had it loaded.
+func (r *Rollout) unloaded(ctx context.Context, unit, text string) bool {
+	p, err := quadlet.ParsePin(text)
+	if err != nil {
+		return false
+	}
+	p.Unit = unit
+	if quadlet.Overridden(r.Quadlet, p) {
+		return true
+	}
+	service, err := r.serviceUnit(unit)
+	if err != nil {
+		return false
+	}
+	s, err := r.Units.State(ctx, service)
+	return err == nil && s.NeedDaemonReload
 }
 
 // verifyText holds a unit as loaded against a pin's text, or against having none.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"toad/probation"
+	"toad/quadlet"
 )
 
 // wantedPins are the texts that a service's units must have while no operation is under way, by Quadlet file name; "" is
@@ -27,6 +28,10 @@ func (r *Rollout) wantedPins(svc probation.Service) (want map[string]string, kno
 	}
 	for _, b := range last.Before {
 		want[b.Unit] = r.decidedPin(last, b)
+		if p, err := quadlet.ParsePin(want[b.Unit]); svc.ByID && err == nil {
+			p.Reference = svc.Promoted.ImageID
+			want[b.Unit] = p.Text()
+		}
 	}
 	return want, true
 }
