@@ -28,8 +28,9 @@ var allowed = map[string][]string{
 	"probation/watch":     {"probation", "probation/record", "unitgen"},
 	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen"},
 	"probation/proof":     {},
+	"authstore":           {"internal/atomicfile"},
 	"httpd/api":           {},
-	"httpd":               {"httpd/api", "probation", "probation/record"},
+	"httpd":               {"httpd/api", "authstore", "probation", "probation/record"},
 }
 
 // pure packages know rules and texts only; time and the host come to them as values.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"toad/authstore"
 	"toad/httpd/api"
 	"toad/probation"
 	"toad/probation/record"
@@ -97,7 +98,9 @@ type fixture struct {
 	store  *record.Store
 	server *Server
 	units  *manager
+	tokens *authstore.Store
 	socket string
+	tcp    string // the address
 	logged *bytes.Buffer
 	ended  chan struct{} // closed when Serve has returned
 	stop   func() error  // ends Serve and returns what it returned
@@ -105,12 +108,24 @@ type fixture struct {
 
 func start(t *testing.T, change ...func(*Server)) *fixture {
 	t.Helper()
-	dir := t.TempDir()
-	store, err := record.Open(filepath.Join(dir, "state"))
+	f := assemble(t)
+	f.T, f.socket = t, filepath.Join(t.TempDir(), "toad.sock")
+	f.server.around = watched(t)
+	for _, c := range change {
+		c(f.server)
+	}
+	f.serve()
+	return f
+}
+
+// assemble makes a server that does not listen.
+func assemble(t testing.TB) *fixture {
+	t.Helper()
+	store, err := record.Open(filepath.Join(t.TempDir(), "state"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{T: t, store: store, units: &manager{}, socket: filepath.Join(dir, "toad.sock"), logged: &bytes.Buffer{}}
+	f := &fixture{store: store, units: &manager{}, tokens: authstore.New(filepath.Join(store.Dir(), "tokens.json")), logged: &bytes.Buffer{}}
 	logger := slog.New(slog.NewTextHandler(&lockedWriter{w: f.logged}, nil))
 	began := time.Now()
 	clock := func() probation.Instant {
@@ -120,16 +135,12 @@ func start(t *testing.T, change ...func(*Server)) *fixture {
 	f.server = New(Options{
 		Deployments: &rollout.Rollout{Records: store, Units: f.units, Now: clock, Log: logger,
 			Program: unitgen.Program{Exe: "/toad", State: store.Dir()}},
-		Records: store, Log: logger, StateDir: store.Dir(), Registry: published{},
+		Records: store, Log: logger, StateDir: store.Dir(), Registry: published{}, Tokens: f.tokens,
 		Enrolled: enrolled{
 			"web": {Name: "web", Units: []string{"web.container"}, Image: "registry.example.org/team/web", Limit: limits},
 			"db":  {Name: "db", Units: []string{"db.container"}, Image: "registry.example.org/team/db", Limit: limits},
 		},
 	})
-	for _, c := range change {
-		c(f.server)
-	}
-	f.serve()
 	return f
 }
 
@@ -149,12 +160,17 @@ func (f *fixture) serve() {
 	if err != nil {
 		f.Fatal(err)
 	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.tcp = tcp.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	server, ended := f.server, make(chan struct{})
 	var result error
 	go func() {
 		defer close(ended)
-		result = server.Serve(ctx, listener)
+		result = server.Serve(ctx, listener, tcp)
 	}()
 	f.ended, f.stop = ended, func() error { cancel(); <-ended; return result }
 	f.Cleanup(func() { _ = f.stop() })
@@ -174,6 +190,36 @@ type request struct {
 	header             http.Header
 }
 
+// remote is a caller over TCP.
+type remote struct {
+	*fixture
+	bearer string
+}
+
+// over issues a token and is its holder.
+func (f *fixture) over(services string, verbs ...authstore.Verb) remote {
+	f.Helper()
+	_, bearer, err := f.tokens.Issue(f.Context(), authstore.Token{Name: "ci", Services: strings.Fields(services), Verbs: verbs})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return remote{f, bearer}
+}
+
+func (r remote) do(q request) response {
+	r.Helper()
+	header := http.Header{"Authorization": {"Bearer " + r.bearer}}
+	for k, v := range q.header {
+		header[k] = v
+	}
+	return r.ask("tcp", r.tcp, request{q.method, q.path, q.body, header})
+}
+
+func (r remote) get(path string) response {
+	r.Helper()
+	return r.do(request{method: http.MethodGet, path: path})
+}
+
 type response struct {
 	status int
 	header http.Header
@@ -182,16 +228,28 @@ type response struct {
 
 func (f *fixture) do(r request) response {
 	f.Helper()
+	return f.ask("unix", f.socket, r)
+}
+
+func (f *fixture) ask(network, address string, r request) response {
+	f.Helper()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", f.socket)
+		return net.Dial(network, address)
 	}}
-	req, err := http.NewRequest(r.method, "http://toad"+r.path, strings.NewReader(r.body))
+	host := "toad"
+	if network == "tcp" {
+		host = address
+	}
+	req, err := http.NewRequest(r.method, "http://"+host+r.path, strings.NewReader(r.body))
 	if err != nil {
 		f.Fatal(err)
 	}
 	if r.method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Idempotency-Key", "k1")
+	}
+	if h := r.header["Host"]; h != nil {
+		req.Host = h[0]
 	}
 	for k, v := range r.header {
 		req.Header[k] = v

@@ -25,11 +25,11 @@ const lookLimit = 5 * time.Second
 
 // look adds to services how they stand at this moment. They are probed side by side, each at most once per interval of
 // its own, whoever asks.
-func (s *Server) look(ctx context.Context, services []api.Service) {
+func (s *Server) look(c *call, services []api.Service) {
 	if s.Host == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	ctx, cancel := context.WithTimeout(c.r.Context(), lookLimit)
 	defer cancel()
 	alerts := s.Host.LastAlerts()
 	var all sync.WaitGroup
@@ -37,6 +37,7 @@ func (s *Server) look(ctx context.Context, services []api.Service) {
 		all.Go(func() {
 			svc := &services[i]
 			if a, ok := alerts[svc.Service]; ok {
+				a.Reason = c.say(a.Reason)
 				svc.LastAlert = &a
 			}
 			e, err := s.Enrolled.Enrollment(svc.Service)
@@ -138,7 +139,7 @@ func compared(svc probation.Service, digest string) (probation.Release, error) {
 		}
 	}
 	if digest == "" {
-		p := refuse(http.StatusConflict, "nothing_to_compare", svc.Name+" has no other release on record")
+		p := refuse(http.StatusConflict, CodeNoOther, svc.Name+" has no other release on record")
 		p.Hint = "name a digest: toad diff " + svc.Name + " sha256:…"
 		return probation.Release{}, p
 	}

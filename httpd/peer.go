@@ -3,9 +3,7 @@ package httpd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -16,13 +14,17 @@ type peer struct {
 	unix bool
 	uid  uint32
 	err  error
+	from string // the address, over TCP
 }
 
 type peerKey struct{}
 
 // withPeer asks the kernel once per connection. The answer is of the process that connected, whoever writes now.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	var p peer
+	p := peer{from: conn.RemoteAddr().String()}
+	if l, ok := conn.(*limitedConn); ok {
+		conn = l.Conn
+	}
 	if c, ok := conn.(*net.UnixConn); ok {
 		p.unix = true
 		p.uid, p.err = peerUID(c)
@@ -61,27 +63,4 @@ func inUserNamespace() bool {
 	}
 	fields := strings.Fields(string(text))
 	return len(fields) != 3 || fields[0] != "0" || fields[1] != "0" || fields[2] != "4294967295"
-}
-
-// authorise says on whose behalf a request is made: "uid 1000".
-func (s *Server) authorise(r *http.Request) (by string, err error) {
-	p, _ := r.Context().Value(peerKey{}).(peer)
-	switch {
-	case !p.unix:
-		return "", refuse(http.StatusUnauthorized, "unauthorized", "this version of toad answers on its Unix socket only")
-	case p.err != nil:
-		return "", refuse(http.StatusForbidden, "forbidden", "the kernel does not tell who asks: "+p.err.Error())
-	case !s.allowed(p.uid):
-		return "", refuse(http.StatusForbidden, "forbidden",
-			fmt.Sprintf("uid %d may not use the toad of uid %d", p.uid, os.Getuid()))
-	case r.Header.Get("Origin") != "" || crossSite(r):
-		// Nothing that a browser shows comes from this socket, so a page that asks is always another's.
-		return "", refuse(http.StatusForbidden, "forbidden", "requests made for a web page are refused")
-	}
-	return fmt.Sprintf("uid %d", p.uid), nil
-}
-
-func crossSite(r *http.Request) bool {
-	site := r.Header.Get("Sec-Fetch-Site")
-	return site != "" && site != "none"
 }

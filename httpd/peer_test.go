@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,15 +64,6 @@ func TestTheKernelTellsWhoAsks(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "403 Forbidden") || !strings.Contains(string(out), "uid 65534 may not use") {
 		t.Errorf("want 403, have %s (%v)", out, err)
-	}
-}
-
-func TestWithoutAUnixSocketNobodyIsKnown(t *testing.T) {
-	f := start(t)
-	w := httptest.NewRecorder()
-	New(f.server.Options).handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/services", nil))
-	if w.Code != 401 || w.Header().Get("WWW-Authenticate") != "Bearer" {
-		t.Errorf("want 401, have %d", w.Code)
 	}
 }
 

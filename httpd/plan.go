@@ -27,14 +27,17 @@ func (s *Server) plan(c *call) error {
 	if err := checkDeploy(body); err != nil {
 		return err
 	}
+	if err := mayOverride(c, name, body); err != nil {
+		return err
+	}
 	e, err := s.enrollment(name)
 	if err != nil {
 		return err
 	}
 	out := &planStream{c: c, control: http.NewResponseController(c)}
 	stop := out.beat(s.beat)
-	plan, err := s.Planner.Plan(c.r.Context(), e, asked(name, body, "", c.by), func(level, event, message string) {
-		out.say(api.PlanEvent{Line: &api.Line{At: s.now().UTC(), Level: level, Event: event, Message: message}})
+	plan, err := s.Planner.Plan(c.r.Context(), e, asked(name, body, "", c), func(level, event, message string) {
+		out.say(api.PlanEvent{Line: &api.Line{At: s.now().UTC(), Level: level, Event: event, Message: c.say(message)}})
 	})
 	stop()
 	switch {
@@ -42,7 +45,7 @@ func (s *Server) plan(c *call) error {
 		return err
 	case err != nil:
 		p := problemOf(err)
-		c.code = p.Code
+		p.Detail, c.code = c.say(p.Detail), p.Code
 		out.say(api.PlanEvent{Problem: p})
 	default:
 		wired := wirePlan(plan, e)

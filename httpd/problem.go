@@ -3,6 +3,7 @@ package httpd
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -37,8 +38,20 @@ var statuses = map[probation.Code]int{
 	probation.CodePullUnavailable:  http.StatusServiceUnavailable,
 }
 
-// CodeUnknownTag is a tag that the registry does not have.
-const CodeUnknownTag probation.Code = "unknown_tag"
+// The codes that are about a request and not about a service.
+const (
+	CodeUnknownRoute probation.Code = "unknown_route"
+	CodeUnknownTag   probation.Code = "unknown_tag" // the registry does not have it
+	CodeUnknownToken probation.Code = "unknown_token"
+	CodeNoOther      probation.Code = "nothing_to_compare"
+	CodeMethod       probation.Code = "method_not_allowed"
+	CodeMediaType    probation.Code = "unsupported_media_type"
+	CodeTooLarge     probation.Code = "body_too_large"
+	CodeMisdirected  probation.Code = "misdirected_request" // another host is meant
+	CodeBusy         probation.Code = "too_many_requests"
+	CodeUnhealthy    probation.Code = "unhealthy"
+	CodeInternal     probation.Code = "internal_error"
+)
 
 // problemOf says what an error means to the one who asked.
 func problemOf(err error) *api.Problem {
@@ -86,14 +99,24 @@ func withoutPaths(text string) string {
 }
 
 func writeProblem(w http.ResponseWriter, p *api.Problem) {
-	if p.Status == http.StatusUnauthorized {
+	switch p.Status {
+	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1")
 	}
 	writeBody(w, p.Status, "application/problem+json", p)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	writeBody(w, status, "application/json", v)
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
 }
 
 func writeBody(w http.ResponseWriter, status int, mediaType string, v any) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"toad/authstore"
 	"toad/httpd/api"
 	"toad/probation"
 	"toad/probation/record"
@@ -72,7 +72,10 @@ func (s *Server) services(c *call) error {
 	slices.Sort(names)
 	out := api.Services{Services: []api.Service{}, EnrollmentInvalid: s.invalidEnrollment()}
 	for _, name := range slices.Compact(names) {
-		svc, err := s.read(name)
+		if c.may(authstore.Read, name) != nil {
+			continue // not for this token to know of
+		}
+		svc, err := s.read(c, name)
 		if err != nil {
 			return err
 		}
@@ -81,7 +84,7 @@ func (s *Server) services(c *call) error {
 		}
 	}
 	if live(c) {
-		s.look(c.r.Context(), out.Services)
+		s.look(c, out.Services)
 	}
 	writeJSON(c, http.StatusOK, out)
 	return nil
@@ -96,14 +99,14 @@ func (s *Server) service(c *call) error {
 	if err := s.known(name); err != nil {
 		return err
 	}
-	svc, err := s.read(name)
+	svc, err := s.read(c, name)
 	if err != nil {
 		return err
 	}
 	svc.EnrollmentInvalid = s.invalidEnrollment()
 	if live(c) {
 		one := []api.Service{svc}
-		s.look(c.r.Context(), one)
+		s.look(c, one)
 		svc = one[0]
 	}
 	writeJSON(c, http.StatusOK, svc)
@@ -111,17 +114,17 @@ func (s *Server) service(c *call) error {
 }
 
 // read tells what is on record of a service. That a record is damaged is told too: others must stay readable.
-func (s *Server) read(name string) (api.Service, error) {
+func (s *Server) read(c *call, name string) (api.Service, error) {
 	svc, err := s.Records.Service(name)
 	var out api.Service
 	switch {
 	case errors.Is(err, record.ErrDamaged):
-		out = wireService(probation.Service{Name: name})
+		out = c.wireService(probation.Service{Name: name})
 		out.Damaged = withoutPaths(err.Error())
 	case err != nil:
 		return out, err
 	default:
-		out = wireService(svc)
+		out = c.wireService(svc)
 	}
 	e, err := s.Enrolled.Enrollment(name)
 	switch {
@@ -158,7 +161,7 @@ func (s *Server) operations(c *call) error {
 			out.Next = ops[i-1].Generation
 			break
 		}
-		out.Operations = append(out.Operations, wireOperation(op))
+		out.Operations = append(out.Operations, c.wireOperation(op))
 	}
 	writeJSON(c, http.StatusOK, out)
 	return nil
@@ -210,7 +213,7 @@ func (s *Server) operation(c *call) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(c, http.StatusOK, wireOperation(op))
+	writeJSON(c, http.StatusOK, c.wireOperation(op))
 	return nil
 }
 
@@ -225,15 +228,32 @@ func (s *Server) lookUp(id string) (probation.Operation, error) {
 	return op, err
 }
 
-// health is GET /healthz: one word when all is well.
+// health is GET /healthz: one word when all is well. Over TCP it is one word in any case.
 func (s *Server) health(c *call) error {
-	if s.Health != nil {
-		if err := s.Health(c.r.Context()); err != nil {
-			return err
-		}
+	err := s.well(c.r.Context())
+	switch {
+	case err != nil && c.remote:
+		writeText(c, http.StatusServiceUnavailable, "failing")
+		return nil
+	case err != nil:
+		p := refuse(http.StatusServiceUnavailable, CodeUnhealthy, withoutPaths(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		p.Hint = "toad doctor looks closer, and tells what mends it"
+		return p
 	}
-	c.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	c.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(c, "ok\n")
+	writeText(c, http.StatusOK, "ok")
 	return nil
+}
+
+// well looks at the host's health. An answer stands for a moment: anybody may ask, and it costs a flush to the disk.
+func (s *Server) well(ctx context.Context) error {
+	if s.Health == nil {
+		return nil
+	}
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if s.looked.IsZero() || s.now().Sub(s.looked).Abs() >= s.stands {
+		s.lastLook = s.Health(context.WithoutCancel(ctx))
+		s.looked = s.now()
+	}
+	return s.lastLook
 }

@@ -75,14 +75,27 @@ func TestHistoryComesInPages(t *testing.T) {
 	}
 }
 
-func TestHealthIsOneWord(t *testing.T) {
-	sick := errors.New("bus: connect /run/user/1000/bus: no such file")
-	f := start(t, func(s *Server) { s.Health = func(context.Context) error { return sick } })
-	if p := f.get("/healthz").problem(t, 503, "state_unavailable"); strings.Contains(p.Detail, "/run/user") {
-		t.Errorf("the detail tells a path: %s", p.Detail)
+func TestHealthSaysWhatIsWrongOnTheHostAndOneWordElsewhere(t *testing.T) {
+	sick := errors.New("bus: connect /run/user/1000/bus: no such file\nstate: read-only")
+	looks := 0
+	f := start(t, func(s *Server) { s.Health, s.stands = func(context.Context) error { looks++; return sick }, time.Hour })
+	stranger := remote{f, ""}
+	if p := f.get("/healthz").problem(t, 503, "unhealthy"); p.Detail != "bus: connect bus: no such file; state: read-only" {
+		t.Errorf("have %s", p.Detail)
 	}
-	sick = nil
+	if r := stranger.get("/healthz"); r.status != 503 || r.body != "failing\n" {
+		t.Errorf("have %d %q", r.status, r.body)
+	}
+	if looks != 1 {
+		t.Errorf("want one look for two answers, have %d", looks)
+	}
+	f.server.looking.Lock()
+	f.server.looked, sick = time.Time{}, nil
+	f.server.looking.Unlock()
 	if r := f.get("/healthz"); r.status != 200 || r.body != "ok\n" {
+		t.Errorf("have %d %q", r.status, r.body)
+	}
+	if r := stranger.get("/healthz"); r.status != 200 || r.body != "ok\n" {
 		t.Errorf("have %d %q", r.status, r.body)
 	}
 }

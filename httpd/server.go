@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toad/probation"
+	"toad/probation/record"
 )
 
 // ErrUnknownService is returned by Enrolled for a name that is not enrolled.
@@ -38,6 +39,7 @@ type States interface {
 // Trails is what lies beside an operation's record: its log, and who asked for it to be given up.
 type Trails interface {
 	ReadLog(id string, offset int64) (lines [][]byte, next int64, err error)
+	Log(id string, line record.Line) error
 	Aborted(id string) (by string, ok bool)
 }
 
@@ -75,10 +77,15 @@ type Options struct {
 	Records     Records
 	Enrolled    Enrolled
 	Registry    Registry
-	Planner     Planner
-	Host        Host
-	Health      func(context.Context) error
-	Log         *slog.Logger
+	Tokens      Tokens
+	// Hosts are the names by which the API is asked over TCP, beside those of the loopback, in lower case.
+	Hosts   []string
+	Planner Planner
+	Host    Host
+	Health  func(context.Context) error
+	Alerts  func() (waiting int, err error)
+	Version string
+	Log     *slog.Logger
 	// StateDir is the folder whose records are watched for those who follow; without it they are looked at every 200 ms.
 	StateDir string
 	// Idle ends Serve when nothing was asked for so long; 0 = never.
@@ -95,16 +102,26 @@ type Server struct {
 	now     func() time.Time
 	beat    time.Duration // between two signs of life on a stream
 	arrival time.Duration // how long a request may take to arrive
+	stands  time.Duration // how long an answer about the host's health stands
 
-	mu     sync.Mutex
-	busy   int       // requests under way
-	rested time.Time // when the last one ended
+	around func(http.Handler) http.Handler // for tests that look at every answer
+
+	mu        sync.Mutex
+	unix, tcp load
+	rested    time.Time // when the last request ended
+
+	refused map[string]int // refused requests that an operation's log tells of
+
+	looking  sync.Mutex
+	looked   time.Time // when the host's health was looked at
+	lastLook error
 }
 
 // New makes a server. A caller on the Unix socket must be of the daemon's own user, or the host's root.
 func New(o Options) *Server {
-	return &Server{Options: o, allowed: ownUser(), changes: newChanges(o.StateDir), closing: context.Background(),
-		now: time.Now, beat: 15 * time.Second, arrival: 10 * time.Second}
+	return &Server{Options: o, allowed: ownUser(), changes: newChanges(o.StateDir), refused: map[string]int{}, closing: context.Background(),
+		now: time.Now, beat: 15 * time.Second, arrival: 10 * time.Second, stands: time.Second,
+		around: func(h http.Handler) http.Handler { return h }}
 }
 
 // headBytes is how much a request's header may hold; an Idempotency-Key and a token take a fraction of it.
@@ -118,18 +135,20 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	s.closing = ctx
 	s.rested = s.now()
 	server := &http.Server{
-		Handler:           s.handler(),
+		Handler:           s.around(s.handler()),
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       s.arrival,
 		WriteTimeout:      answerLimit + 10*time.Second, // a stream sets its own
 		IdleTimeout:       10 * time.Second,
 		MaxHeaderBytes:    headBytes,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		// Every method is toad's to answer.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { failed <- server.Serve(l) }()
+		go func() { failed <- server.Serve(limit(l)) }()
 	}
 	var err error
 	select {
@@ -163,7 +182,7 @@ func (s *Server) idle(ctx context.Context) <-chan struct{} {
 			case <-tick.C:
 			}
 			s.mu.Lock()
-			rested := s.busy == 0 && s.now().Sub(s.rested) >= s.Idle
+			rested := s.unix == load{} && s.tcp == load{} && s.now().Sub(s.rested) >= s.Idle
 			s.mu.Unlock()
 			if rested {
 				close(over)
@@ -174,11 +193,9 @@ func (s *Server) idle(ctx context.Context) <-chan struct{} {
 	return over
 }
 
-func (s *Server) enter() { s.mu.Lock(); s.busy++; s.mu.Unlock() }
-
-func (s *Server) leave() {
+// Stay puts the end at rest off, as a request does.
+func (s *Server) Stay() {
 	s.mu.Lock()
-	s.busy--
+	defer s.mu.Unlock()
 	s.rested = s.now()
-	s.mu.Unlock()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ import (
 const (
 	// sayLimit is how long one event may take to be written; who reads slower is not waited for.
 	sayLimit = 30 * time.Second
+	// mostLog is larger than any log, in bytes; the system refuses to look beyond some offset.
+	mostLog = 1 << 40
 	// lastWord is how long after its end an operation's last line is waited for: the record is saved before the line.
 	lastWord = 2 * time.Second
 	// look is how often the record is looked at even if nothing seems to have changed.
@@ -36,6 +39,9 @@ func (s *Server) log(c *call) error {
 	if err != nil {
 		return err
 	}
+	for i := range lines {
+		lines[i] = c.wireLine(lines[i])
+	}
 	c.Header().Set("Content-Type", "application/json")
 	c.Header().Set("Cache-Control", "no-store")
 	c.WriteHeader(http.StatusOK)
@@ -46,24 +52,29 @@ func (s *Server) log(c *call) error {
 // follower is one open stream.
 type follower struct {
 	s       *Server
-	out     http.ResponseWriter
+	c       *call
 	control *http.ResponseController
 	id      string
 	offset  int64           // after the last line sent
-	event   probation.Phase // of the last line sent
+	event   probation.Phase // of which the lines sent told last
 	told    []byte          // the operation as last told
 	ended   time.Time       // when it was first seen decided
 }
 
 func (s *Server) follow(c *call, op probation.Operation) error {
-	f := &follower{s: s, out: c, control: http.NewResponseController(c), id: op.ID}
+	f := &follower{s: s, c: c, control: http.NewResponseController(c), id: op.ID}
 	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
 		offset, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || offset < 0 {
+		if err != nil || offset < 0 || offset > mostLog {
 			return invalid(fmt.Sprintf("Last-Event-ID %.40q is not one of this stream", last))
 		}
 		f.offset = offset
 	}
+	leave, err := s.settle(c)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	// The limit for reading a request would otherwise end the stream: the server goes on reading to notice a hang-up.
 	if err := f.control.SetReadDeadline(time.Time{}); err != nil {
 		return err
@@ -119,7 +130,7 @@ func (f *follower) send() (over bool, err error) {
 		return false, err
 	}
 	if !op.Phase.Terminal() {
-		return false, f.sayOperation("operation", wireOperation(op))
+		return false, f.sayOperation("operation", f.c.wireOperation(op))
 	}
 	if f.ended.IsZero() {
 		f.ended = f.s.now()
@@ -127,7 +138,7 @@ func (f *follower) send() (over bool, err error) {
 	if f.event != op.Phase && f.s.now().Sub(*op.EndedAt) <= lastWord && f.s.now().Sub(f.ended) <= lastWord {
 		return false, nil
 	}
-	return true, f.sayOperation("end", wireOperation(op))
+	return true, f.sayOperation("end", f.c.wireOperation(op))
 }
 
 // sayLines sends log lines, each with the offset after it. Where some were left out as damaged, the offsets within the
@@ -140,7 +151,7 @@ func (f *follower) sayLines(lines [][]byte, next int64) error {
 	exact := f.offset+whole == next
 	for i, line := range lines {
 		f.offset += int64(len(line)) + 1
-		event := fmt.Sprintf("data: %s\n\n", line)
+		event := fmt.Sprintf("data: %s\n\n", f.c.wireLine(line))
 		switch {
 		case i == len(lines)-1:
 			event = fmt.Sprintf("id: %d\n%s", next, event)
@@ -151,7 +162,7 @@ func (f *follower) sayLines(lines [][]byte, next int64) error {
 			return err
 		}
 		var l api.Line
-		if json.Unmarshal(line, &l) == nil {
+		if json.Unmarshal(line, &l) == nil && slices.Contains(probation.Phases, probation.Phase(l.Event)) {
 			f.event = probation.Phase(l.Event)
 		}
 	}
@@ -176,7 +187,7 @@ func (f *follower) say(text string) error {
 	if err := f.control.SetWriteDeadline(time.Now().Add(sayLimit)); err != nil {
 		return err
 	}
-	if _, err := f.out.Write([]byte(text)); err != nil {
+	if _, err := f.c.Write([]byte(text)); err != nil {
 		return err
 	}
 	return f.control.Flush()

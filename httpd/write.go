@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"toad/authstore"
 	"toad/httpd/api"
 	"toad/probation"
 )
@@ -39,7 +40,10 @@ func (s *Server) deploy(c *call) error {
 	if err := checkDeploy(body); err != nil {
 		return err
 	}
-	req := asked(name, body, key, c.by)
+	if err := mayOverride(c, name, body); err != nil {
+		return err
+	}
+	req := asked(name, body, key, c)
 	// A repeated request has its answer whatever has become of the enrollment.
 	if found, err := s.replay(c, name, req); found || err != nil {
 		return err
@@ -61,10 +65,18 @@ func checkDeploy(body api.DeployRequest) error {
 	return nil
 }
 
+// mayOverride refuses who asks for more than a deployment and may not.
+func mayOverride(c *call, service string, body api.DeployRequest) error {
+	if !body.Retry && !body.ProgramChange {
+		return nil
+	}
+	return c.may(authstore.Override, service)
+}
+
 // asked is what a body asks of a service.
-func asked(service string, body api.DeployRequest, key, by string) probation.Request {
+func asked(service string, body api.DeployRequest, key string, c *call) probation.Request {
 	return probation.Request{Digest: body.Digest, ExpectedGeneration: body.ExpectedGeneration, Retry: body.Retry, ProgramChange: body.ProgramChange,
-		Key: key, By: by, Body: meaning{Kind: "deployment", Service: service, Digest: body.Digest, Generation: body.ExpectedGeneration,
+		Key: key, By: c.by, From: c.from, Body: meaning{Kind: "deployment", Service: service, Digest: body.Digest, Generation: body.ExpectedGeneration,
 			Retry: body.Retry, ProgramChange: body.ProgramChange}.hash()}
 }
 
@@ -76,9 +88,9 @@ func (s *Server) accept(c *call, e probation.Enrollment, req probation.Request) 
 	case err != nil:
 		return err
 	case replay:
-		return c.show(http.StatusOK, wireOperation(op))
+		return c.show(http.StatusOK, c.wireOperation(op))
 	}
-	return c.show(http.StatusAccepted, wireOperation(op))
+	return c.show(http.StatusAccepted, c.wireOperation(op))
 }
 
 // rollback is POST /v1/services/:service/rollback: it gives up the operation that is under way, or, with none, deploys
@@ -90,14 +102,14 @@ func (s *Server) rollback(c *call) error {
 	if err != nil {
 		return err
 	}
-	req := probation.Request{ExpectedGeneration: body.ExpectedGeneration, Key: key, By: c.by,
+	req := probation.Request{ExpectedGeneration: body.ExpectedGeneration, Key: key, By: c.by, From: c.from,
 		Body: meaning{Kind: "rollback", Service: name, Generation: body.ExpectedGeneration, Operation: body.Operation}.hash()}
 	// A repeated request has its answer before anything under way is looked at, or it would give up its own operation.
 	if found, err := s.replay(c, name, req); found || err != nil {
 		return err
 	}
 	if body.Operation != "" {
-		if op, err := s.ended(name, body.Operation); err != nil {
+		if op, err := s.ended(c, name, body.Operation); err != nil {
 			return err
 		} else if op != nil {
 			return c.show(http.StatusOK, *op)
@@ -109,7 +121,7 @@ func (s *Server) rollback(c *call) error {
 	}
 	if op := svc.Active(); op != nil {
 		if op.Key == key {
-			return c.show(http.StatusOK, wireOperation(*op)) // accepted since the look for a replay
+			return c.show(http.StatusOK, c.wireOperation(*op)) // accepted since the look for a replay
 		}
 		return s.abort(c, *op, body, req)
 	}
@@ -135,20 +147,20 @@ func (s *Server) abort(c *call, op probation.Operation, body api.RollbackRequest
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), answerLimit)
 	defer cancel()
-	op, err := s.Deployments.Abort(ctx, id, c.by+" "+requestID(req))
+	op, err := s.Deployments.Abort(ctx, id, c.by+" from "+c.from+" "+requestID(req))
 	switch {
 	case err != nil:
 		return err
 	case op.Phase.Terminal():
-		return c.show(http.StatusOK, wireOperation(op)) // it ended between the look and the lock
+		return c.show(http.StatusOK, c.wireOperation(op)) // it ended between the look and the lock
 	}
-	out := wireOperation(op)
+	out := c.wireOperation(op)
 	out.Aborts = true
 	return c.show(http.StatusAccepted, out)
 }
 
 // ended returns the operation that a rollback names if there is nothing left to give up.
-func (s *Server) ended(service, id string) (*api.Operation, error) {
+func (s *Server) ended(c *call, service, id string) (*api.Operation, error) {
 	if of, _, ok := probation.ParseOperationID(id); !ok || of != service {
 		return nil, invalid(fmt.Sprintf("operation %.80q is not one of %s", id, service))
 	}
@@ -159,7 +171,7 @@ func (s *Server) ended(service, id string) (*api.Operation, error) {
 	if !op.Phase.Terminal() {
 		return nil, nil
 	}
-	out := wireOperation(op)
+	out := c.wireOperation(op)
 	return &out, nil
 }
 
@@ -175,7 +187,7 @@ func (s *Server) replay(c *call, service string, req probation.Request) (found b
 			s.Log.Warn("no act for a repeated request", "service", service, "operation", op.ID, "err", err)
 		}
 	}
-	out := wireOperation(op)
+	out := c.wireOperation(op)
 	out.Aborts = aborted
 	return true, c.show(http.StatusOK, out)
 }
@@ -214,22 +226,26 @@ func (s *Server) shape(c *call, service string, body any) (key string, err error
 }
 
 // body is shape without the key.
-func (s *Server) body(c *call, service string, body any) error {
+func (s *Server) body(c *call, service string, into any) error {
+	if err := readBody(c, into); err != nil {
+		return err
+	}
+	return s.known(service)
+}
+
+func readBody(c *call, into any) error {
 	if t, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", "send Content-Type: application/json")
+		return refuse(http.StatusUnsupportedMediaType, CodeMediaType, "send Content-Type: application/json")
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c, c.r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body is larger than %d bytes", maxBody))
+		return refuse(http.StatusRequestEntityTooLarge, CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes", maxBody))
 	case err != nil:
 		return invalid("the body did not arrive in full")
 	}
-	if err := decode(data, body); err != nil {
-		return err
-	}
-	return s.known(service)
+	return decode(data, into)
 }
 
 // decode takes one JSON object with known fields and nothing after it.

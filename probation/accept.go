@@ -57,6 +57,7 @@ type Request struct {
 	Key                string
 	Body               string // sha256 of the request's meaning
 	By                 string
+	From               string // where the request came from
 }
 
 // Accept decides on a request that is well formed and authorised and is not a replay. It returns the service with the
@@ -110,7 +111,7 @@ func (s Service) accepted(e Enrollment, req Request, candidate Release, now Inst
 	s.Operation = &Operation{
 		ID: OperationID(s.Name, s.Generation), Service: s.Name, Generation: s.Generation, Phase: Accepted,
 		Rollback: req.Rollback, Retry: req.Retry, ProgramChange: req.ProgramChange, Key: req.Key, Body: req.Body, By: req.By,
-		AcceptedAt: now.Wall.UTC(), Enrollment: e,
+		AcceptedAt: now.Wall.UTC(), Since: now.Wall.UTC(), Enrollment: e,
 		Candidate: candidate,
 		Previous:  s.Promoted,
 		PrepareBy: NewDeadline(now, e.Limit.Pull),

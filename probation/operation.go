@@ -87,6 +87,7 @@ type Operation struct {
 	Body       string     `json:"body"` // sha256 of the request, to tell a replay from another request
 	By         string     `json:"by"`   // who asked: "uid 1000" or a token's id
 	AcceptedAt time.Time  `json:"accepted_at"`
+	Since      time.Time  `json:"since,omitzero"` // in this phase
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
 	Enrollment Enrollment `json:"enrollment"`
 
@@ -138,6 +139,7 @@ type Service struct {
 	Operation  *Operation `json:"operation,omitempty"`
 	// Programs are the identities of what has been promoted here, newest last; another one is not switched to unasked.
 	Programs []string `json:"programs,omitempty"`
+	Totals   Totals   `json:"totals,omitzero"`
 	// Unpinned is the generation at which the pins were given up; what came before tells nothing of the units since.
 	Unpinned int `json:"unpinned,omitempty"`
 	// ByID says that Podman knows the image in force by nothing but its id: it came back from its archive.
@@ -197,6 +199,13 @@ func (s Service) Apply(ev Event) (Service, bool) {
 	from := s.Operation.Phase
 	if len(s.Programs) == 0 {
 		s = s.remember(ev.InForceProgram)
+	}
+	if op.Phase != from {
+		spent := time.Duration(0)
+		if !op.Since.IsZero() {
+			spent = ev.At.Wall.Sub(op.Since)
+		}
+		s.Totals, op.Since = s.Totals.moved(from, op.Phase, spent), ev.At.Wall.UTC()
 	}
 	s.Operation = &op
 	if op.Prepared && s.Promoted == nil && op.Previous != nil {

@@ -21,8 +21,12 @@ func Installed(p Program, pins ...string) []File {
 		{"toad-tick.timer", tickTimerText},
 		{"toad-tick.service", tickText},
 	}
+	if len(p.Listen) > 0 {
+		files = append(files, File{TCPSocket, tcpSocketText})
+	}
 	fill := strings.NewReplacer(
-		"{serve}", p.starts("serve"),
+		"{serve}", p.starts(p.serve()...),
+		"{listen}", p.streams(),
 		"{reconcile}", p.starts("reconcile"),
 		"{look}", p.starts("reconcile", "--look"),
 		"{tick}", p.starts("tick"),
@@ -46,6 +50,27 @@ func (p Program) starts(args ...string) string {
 	return strings.Join(append(lines, "ExecStart="+command(append([]string{p.Exe}, args...)...)), "\n")
 }
 
+// serve is how the daemon is started. It is told of the addresses that systemd opens for it, or it would not take one
+// that others can reach.
+func (p Program) serve() []string {
+	args := []string{"serve"}
+	for _, address := range p.Listen {
+		args = append(args, "--listen", address)
+	}
+	for _, host := range p.Hosts {
+		args = append(args, "--host", host)
+	}
+	return args
+}
+
+func (p Program) streams() string {
+	var lines []string
+	for _, address := range p.Listen {
+		lines = append(lines, "ListenStream="+address)
+	}
+	return strings.Join(lines, "\n")
+}
+
 func watched(p Program, pins []string) string {
 	var lines []string
 	for _, p := range append([]string{p.Enrollment}, pins...) {
@@ -66,6 +91,25 @@ Description=toad: where requests arrive
 ListenStream=%t/toad/toad.sock
 SocketMode=0600
 DirectoryMode=0700
+TriggerLimitIntervalSec=0
+PollLimitIntervalSec=2s
+PollLimitBurst=4
+
+[Install]
+WantedBy=sockets.target
+`
+
+// TCPSocket is the unit that holds the TCP addresses. It is one of its own: a port that another program has taken must
+// not take the Unix socket down with it.
+const TCPSocket = "toad-tcp.socket"
+
+const tcpSocketText = `[Unit]
+Description=toad: where requests with a token arrive
+
+[Socket]
+Service=toad.service
+{listen}
+FreeBind=yes
 TriggerLimitIntervalSec=0
 PollLimitIntervalSec=2s
 PollLimitBurst=4

@@ -25,6 +25,8 @@ type Program struct {
 	State      string            // TOAD_STATE; "" leaves it to the default
 	Enrollment string            // TOAD_ENROLLMENT; "" leaves it to the default
 	Env        map[string]string // more variables
+	Listen     []string          // addresses for the API over TCP; none leaves it to the Unix socket
+	Hosts      []string          // names by which it is asked there
 }
 
 const (

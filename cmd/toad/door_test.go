@@ -141,7 +141,7 @@ func TestCommandsAndTheDoorUnderstandEachOther(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.stdout, one+" (generation 1) is in force") {
 		t.Errorf("have %+v", r)
 	}
-	if r := toad(ctx, "unix://"+socket, "log", "web"); r.code != 0 || strings.Count(r.stdout, "\n") != 2 {
+	if r := toad(ctx, "unix://"+socket, "log", "web"); r.code != 0 || strings.Count(r.stdout, "\n") != 3 || !strings.Contains(r.stdout, "refused") {
 		t.Errorf("have %+v", r)
 	}
 	if r := toad(ctx, "unix://"+socket, "status", "wbe"); r.code != exitConfig || !strings.Contains(r.stderr, "toad status lists the enrolled services") {

@@ -7,38 +7,50 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/peterbourgon/ff/v3/ffcli"
 
+	"toad/authstore"
 	"toad/httpd"
 	"toad/internal/atomicfile"
 	"toad/internal/fault"
 )
 
+// idleLimit is how long a daemon that systemd starts on demand stays without a request or a follower.
+const idleLimit = 30 * time.Second
+
 func serveCmd(g *globals) *ffcli.Command {
 	fs := flag.NewFlagSet("toad serve", flag.ContinueOnError)
+	var l listening
+	fs.Func("listen", "`ADDRESS` to answer on beside the Unix socket, e.g. 127.0.0.1:8686; may be given more than once", l.addAddress)
+	fs.Func("host", "`NAME` by which it is asked there, beside localhost; may be given more than once", l.addHost)
+	idle := fs.Duration("idle", idleLimit, "end after `DURATION` without a request, where systemd holds the sockets")
+	noIdle := fs.Bool("no-idle", false, "stay, whether or not there are requests")
 	return &ffcli.Command{
-		Name: "serve", ShortUsage: "toad serve", FlagSet: fs,
+		Name: "serve", ShortUsage: "toad serve [--listen ADDRESS]… [--host NAME]… [--no-idle]", FlagSet: fs,
 		ShortHelp: "answer requests; started by toad.socket",
 		LongHelp: "Accepts deployments, records them and answers. Everything that acts on the host is done by units that\n" +
-			"systemd starts, so its life or death does not matter to a deployment under way.\n\nExample: toad serve",
+			"systemd starts, so its life or death does not matter to a deployment under way. Started by toad.socket it\n" +
+			"ends when nothing was asked for a while, and the next request starts it again.\n\n" +
+			"On the Unix socket only this user is answered. Over TCP every request needs a token: toad token issue.\n" +
+			"An address that other machines can reach has to be named; there is no TLS.\n\nExample: toad serve",
 		Exec: func(ctx context.Context, args []string) error {
 			if err := noArgs(args); err != nil {
 				return err
 			}
-			return serve(ctx, g)
+			if *noIdle {
+				*idle = 0
+			}
+			return serve(ctx, g, l, *idle)
 		},
 	}
 }
 
-func serve(ctx context.Context, g *globals) error {
+func serve(ctx context.Context, g *globals, l listening, idle time.Duration) error {
 	// Without the bus the daemon can still say so, and what is on record; who asks would else wait for an answer in vain.
 	h, err := wireUp(g)
 	if err != nil {
@@ -51,46 +63,25 @@ func serve(ctx context.Context, g *globals) error {
 	}
 	defer unlock()
 	h.enrolled.keeps = true
-	listener, err := apiListener(g)
+	all, activated, err := listeners(g, l, h.log)
 	if err != nil {
 		return configError{err}
 	}
+	for _, w := range l.warnings() {
+		h.log.Warn(w)
+	}
+	if !activated {
+		idle = 0 // nothing would bring it back
+	}
 	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: h.records, Enrolled: h.enrolled,
-		Registry: published{h.podman}, Planner: h.rollout, Host: looks{h}, Health: h.health, StateDir: h.records.Dir(), Log: h.log})
+		Registry: published{h.podman}, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
+		Planner: h.rollout, Host: looks{h}, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
+		StateDir: h.records.Dir(), Log: h.log, Idle: idle})
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
-	go h.watchdog(ctx)
-	err = server.Serve(ctx, listener)
+	go h.watchdog(ctx, server.Stay)
+	err = server.Serve(ctx, all...)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
 	return err
-}
-
-// apiListener is the socket that systemd passed in, or one of our own: a stale socket file is replaced, a live one is not.
-func apiListener(g *globals) (net.Listener, error) {
-	passed, err := activation.Listeners()
-	if err != nil {
-		return nil, fmt.Errorf("sockets from systemd: %w", err)
-	}
-	if len(passed) > 0 && passed[0] != nil {
-		return passed[0], nil
-	}
-	runtimeDir, err := g.runtimeDir()
-	if err != nil {
-		return nil, err
-	}
-	path := filepath.Join(runtimeDir, "toad", "toad.sock")
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("%s is in use: toad runs already, or toad.socket holds it; see systemctl --user status toad.socket", path)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("folder of the socket: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("stale socket: %w", err)
-	}
-	old := syscall.Umask(0o177)
-	defer syscall.Umask(old)
-	return net.Listen("unix", path)
 }
 
 // health says what is wrong with what the daemon stands on.
@@ -98,7 +89,16 @@ func (h *host) health(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	_, podmanErr := h.podman.Ping(ctx)
-	return errors.Join(h.bus.Ping(ctx), podmanErr, h.enrolled.Invalid(), h.heartbeat())
+	var wrong []error
+	for _, look := range []struct {
+		at  string
+		err error
+	}{{"state", h.heartbeat()}, {"bus", h.bus.Ping(ctx)}, {"podman", podmanErr}, {"enrollment", h.enrolled.Invalid()}} {
+		if look.err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", look.at, look.err))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // carryOn starts an act for all that is owed.
@@ -110,8 +110,8 @@ func (h *host) carryOn(ctx context.Context) {
 }
 
 // watchdog pings systemd each time a bus call and a state write have come back, with success or an error: only a hang
-// kills the daemon. What is owed is carried on at the start, and when a host in trouble is well again.
-func (h *host) watchdog(ctx context.Context) {
+// kills the daemon. What is owed is carried on at the start, and when a host in trouble is well again; until then it stays.
+func (h *host) watchdog(ctx context.Context, stay func()) {
 	well := h.bus.Ping(ctx) == nil
 	h.carryOn(ctx)
 	interval, err := daemon.SdWatchdogEnabled(false)
@@ -129,7 +129,9 @@ func (h *host) watchdog(ctx context.Context) {
 		if err == nil && !well {
 			h.carryOn(ctx)
 		}
-		well = err == nil
+		if well = err == nil; !well {
+			stay()
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -19,12 +19,17 @@ import (
 func setupCmd(g *globals) *ffcli.Command {
 	fs := flag.NewFlagSet("toad setup", flag.ContinueOnError)
 	dry := fs.Bool("dry-run", false, "print what would be written, and write nothing")
+	var l listening
+	fs.Func("listen", "`ADDRESS` to answer on over TCP, e.g. 127.0.0.1:8686, may be given more than once; none: no longer", l.addOrNone)
+	fs.Func("host", "`NAME` by which it is asked there, beside localhost; may be given more than once", l.addHost)
 	uninstall := fs.Bool("uninstall", false, "remove toad's units; services run on, and keep their pins")
 	return &ffcli.Command{
-		Name: "setup", ShortUsage: "toad setup [--dry-run | --uninstall]", FlagSet: fs,
+		Name: "setup", ShortUsage: "toad setup [--listen ADDRESS]… [--host NAME]… [--dry-run | --uninstall]", FlagSet: fs,
 		ShortHelp: "install and start toad's user units",
 		LongHelp: "Copies this binary to the state folder, installs toad's units for this user and starts its socket.\n" +
 			"Safe to run again, after an upgrade for example.\n\n" +
+			"With --listen the API is answered over TCP too, to those who have a token (toad token issue). Without it, what\n" +
+			"was said the last time stays.\n\n" +
 			"With --uninstall it takes the units away again. It is refused while a deployment is under way. Services run\n" +
 			"on with their pins, and the records stay.\n\nExample: toad setup",
 		Exec: func(ctx context.Context, args []string) error {
@@ -34,7 +39,7 @@ func setupCmd(g *globals) *ffcli.Command {
 			if *uninstall {
 				return uninstallUnits(ctx, g, *dry)
 			}
-			return setup(ctx, g, *dry)
+			return setup(ctx, g, l, *dry)
 		},
 	}
 }
@@ -42,12 +47,22 @@ func setupCmd(g *globals) *ffcli.Command {
 // started are the units that setup enables; toad-reconcile is only enabled, the manager alone starts it.
 var started = []string{"toad.socket", "toad-tick.timer", fencePath}
 
-func setup(ctx context.Context, g *globals, dry bool) error {
+func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	h, err := wire(ctx, g)
 	if err != nil {
 		return err
 	}
 	defer h.close()
+	was := h.rollout.Program
+	if len(l.addresses) > 0 || l.none {
+		h.rollout.Program.Listen = l.texts()
+	}
+	if len(l.hosts) > 0 || l.none {
+		h.rollout.Program.Hosts = l.hosts
+	}
+	if len(l.hosts) > 0 && len(h.rollout.Program.Listen) == 0 {
+		return usagef("--host is a name for an address: give --listen too")
+	}
 	if err := h.supported(ctx); err != nil {
 		return err
 	}
@@ -67,6 +82,9 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 			return err
 		}
 	}
+	for _, w := range l.warnings() {
+		fmt.Fprintln(g.Stdout, "warning:", w)
+	}
 	if dry {
 		fmt.Fprintf(g.Stdout, "copy this binary to %s\nenable toad-reconcile.service\nstart %s\n",
 			h.rollout.Program.Exe, strings.Join(started, " "))
@@ -77,6 +95,9 @@ func setup(ctx context.Context, g *globals, dry bool) error {
 	}
 	runtimeDir, err := g.runtimeDir()
 	if err != nil {
+		return err
+	}
+	if err := h.moveSockets(ctx, runtimeDir, was); err != nil {
 		return err
 	}
 	for _, argv := range [][]string{

@@ -18,19 +18,27 @@ const fencePath = "toad-fence.path"
 // unitFiles are toad's units under their paths. They lie in the data folder: systemctl mask cannot hide a unit whose
 // file lies in the configuration folder.
 func (h *host) unitFiles() ([]unitgen.File, error) {
+	dir, err := unitDir()
+	if err != nil {
+		return nil, err
+	}
+	files := unitgen.Installed(h.rollout.Program, h.rollout.Quadlet.Pins().Folders(h.enrolledUnits()...)...)
+	for i := range files {
+		files[i].Name = filepath.Join(dir, files[i].Name)
+	}
+	return files, nil
+}
+
+func unitDir() (string, error) {
 	data := os.Getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(data) {
 		home := os.Getenv("HOME")
 		if !filepath.IsAbs(home) {
-			return nil, configError{errors.New("HOME is not set")}
+			return "", configError{errors.New("HOME is not set")}
 		}
 		data = filepath.Join(home, ".local", "share")
 	}
-	files := unitgen.Installed(h.rollout.Program, h.rollout.Quadlet.Pins().Folders(h.enrolledUnits()...)...)
-	for i := range files {
-		files[i].Name = filepath.Join(data, "systemd", "user", files[i].Name)
-	}
-	return files, nil
+	return filepath.Join(data, "systemd", "user"), nil
 }
 
 // enrolledUnits are the Quadlet files of all services.
@@ -119,6 +127,9 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 	}
 	if !dry {
 		argv := append([]string{"disable", "--now"}, started...)
+		if len(h.rollout.Program.Listen) > 0 {
+			argv = append(argv, unitgen.TCPSocket)
+		}
 		// A unit that is not there any more is no reason to leave the others.
 		if err := systemctl(ctx, runtimeDir, append(argv, "toad-reconcile.service")...); err != nil {
 			h.log.Warn("disable", "err", err)

@@ -67,13 +67,15 @@ func wireUp(g *globals) (*host, error) {
 	h := &host{records: records, bus: userbus.New(), log: logger(g.Stderr)}
 	h.enrolled = &enrolled{path: enrollment, last: filepath.Join(state, "enrollment.toml"), log: h.log}
 	h.podman = podmanc.New(filepath.Join(runtimeDir, "podman", "podman.sock"))
+	installed := installedListening()
 	h.alerts = alert.New(filepath.Join(state, "alerts"))
 	h.rollout = &rollout.Rollout{
 		Records: records, Units: h.bus, Jobs: h.bus, Manager: h.bus,
 		Images:  images{h.podman, filepath.Join(state, "images")},
 		Quadlet: quadletDirs(runtimeDir),
-		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment},
-		Now:     now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
+		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment,
+			Listen: installed.texts(), Hosts: installed.hosts},
+		Now: now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
 		Identify: h.identify,
 	}
 	return h, nil

@@ -118,6 +118,8 @@ type IssuedToken struct {
 // Tokens is the answer of GET /v1/tokens, oldest first.
 type Tokens struct {
 	Tokens []Token `json:"tokens"`
+	// Damaged says that tokens were lost with a damaged file.
+	Damaged string `json:"damaged,omitempty"`
 }
 
 // TokenRequest is the body of POST /v1/tokens.

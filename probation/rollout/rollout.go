@@ -173,7 +173,7 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 		}
 		return op, false, err
 	}
-	r.note(op, "info", string(op.Phase), fmt.Sprintf("%s accepted from %s", what(op), op.By), nil)
+	r.note(op, "info", string(op.Phase), fmt.Sprintf("%s accepted from %s", what(op), op.By), map[string]string{"from": req.From})
 	r.mustBegin(ctx, op)
 	return op, false, nil
 }

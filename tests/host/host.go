@@ -140,6 +140,9 @@ func (h *Host) restart(t testing.TB, how string) {
 	h.booted(t)
 }
 
+// Pid of the host's init, as numbered out here; another one after every boot.
+func (h *Host) Pid() string { return h.pid }
+
 // Exec runs a command as root inside.
 func (h *Host) Exec(t testing.TB, argv ...string) Result {
 	t.Helper()
@@ -334,7 +337,7 @@ func (h *Host) Show(t testing.TB, unit, property string) string {
 func (h *Host) Client() *http.Client {
 	return &http.Client{
 		Timeout:   10 * time.Second,
-		Transport: &http.Transport{DialContext: h.dial, DisableKeepAlives: true},
+		Transport: &http.Transport{DialContext: h.Dial, DisableKeepAlives: true},
 	}
 }
 
@@ -350,7 +353,8 @@ func (h *Host) Get(url string) (int, string) {
 	return resp.StatusCode, body.String()
 }
 
-func (h *Host) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial connects as a process inside would. A Unix socket is reached below /proc/<Pid>/root.
+func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return inNetwork(h, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, address) })
 }
 

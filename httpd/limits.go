@@ -1,0 +1,96 @@
+package httpd
+
+import (
+	"net"
+	"net/http"
+	"sync"
+)
+
+// What one transport may hold at a time. The Unix socket and TCP count apart, so that nobody on the network can keep
+// the host's own user out.
+const (
+	maxConnections = 2048
+	maxRequests    = 256
+	maxFollowers   = 1536
+)
+
+// load is what one transport holds.
+type load struct{ requests, followers int }
+
+func (s *Server) load(c *call) *load {
+	if c.remote {
+		return &s.tcp
+	}
+	return &s.unix
+}
+
+// enter counts a request. One too many is counted too, for the length of its refusal.
+func (s *Server) enter(c *call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.load(c)
+	l.requests++
+	if l.requests > maxRequests {
+		return busy("requests")
+	}
+	return nil
+}
+
+func (s *Server) leave(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.load(c).requests--
+	s.rested = s.now()
+}
+
+// settle counts a request as a follower from now on, until leave is called.
+func (s *Server) settle(c *call) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.load(c)
+	if l.followers >= maxFollowers {
+		return nil, busy("followers")
+	}
+	l.followers++
+	l.requests--
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		l.followers--
+		l.requests++
+	}, nil
+}
+
+func busy(what string) error {
+	return refuse(http.StatusTooManyRequests, CodeBusy, "too many "+what+" at the same time; try again in a moment")
+}
+
+// limited is a listener that leaves connections in the kernel's queue while there are too many.
+type limited struct {
+	net.Listener
+	free chan struct{}
+}
+
+func limit(l net.Listener) net.Listener {
+	return &limited{l, make(chan struct{}, maxConnections)}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	l.free <- struct{}{}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.free
+		return nil, err
+	}
+	return &limitedConn{Conn: conn, closed: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+type limitedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
