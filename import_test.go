@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"podmanc":             {"internal/atomicfile", "internal/fault", "internal/redact"},
 	"quadlet":             {"probation", "internal/atomicfile", "internal/fault"},
 	"probation/watch":     {"probation", "probation/record", "unitgen"},
-	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen"},
+	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen", "internal/atomicfile"},
 	"probation/proof":     {},
 	"authstore":           {"internal/atomicfile"},
 	"httpd/api":           {},

@@ -107,7 +107,7 @@ func (s Service) Accept(e Enrollment, req Request, now Instant) (next Service, c
 
 func (s Service) accepted(e Enrollment, req Request, candidate Release, now Instant) Service {
 	s.Generation++
-	candidate.Generation, candidate.PromotedAt = s.Generation, time.Time{}
+	candidate.Generation, candidate.PromotedAt, candidate.Side = s.Generation, time.Time{}, ""
 	s.Operation = &Operation{
 		ID: OperationID(s.Name, s.Generation), Service: s.Name, Generation: s.Generation, Phase: Accepted,
 		Rollback: req.Rollback, Retry: req.Retry, ProgramChange: req.ProgramChange, Key: req.Key, Body: req.Body, By: req.By,

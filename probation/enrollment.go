@@ -11,6 +11,7 @@ type Enrollment struct {
 	Ready Ready    `json:"ready"`
 	Limit Limits   `json:"limits"`
 	Hold  string   `json:"hold,omitempty"` // a socket unit that keeps the port while the service is replaced
+	Door  *Door    `json:"door,omitempty"` // Units are two sides then
 }
 
 // Ready says how readiness is found out. At most one of HTTP, TCP, Unix, Health and Notify is set; none means that the
@@ -43,4 +44,5 @@ const (
 	DefaultStable   = 10 * time.Second
 	DefaultPull     = 10 * time.Minute
 	DefaultKeep     = 2
+	DefaultDrain    = 30 * time.Second
 )

@@ -17,6 +17,7 @@ type Release struct {
 	Digests    []string  `json:"digests,omitempty"`
 	ImageID    string    `json:"image_id,omitempty"` // 64 hex digits
 	Generation int       `json:"generation"`
+	Side       string    `json:"side,omitempty"` // the unit that runs it, where a door leads to one of two
 	PromotedAt time.Time `json:"promoted_at,omitzero"`
 }
 
@@ -48,6 +49,20 @@ type UnitBefore struct {
 	Down      bool   `json:"down,omitempty"`
 	// ByID says that the restore must pin by image id: Podman does not know the pinned digest any more.
 	ByID bool `json:"by_id,omitempty"`
+}
+
+// GoesOn reports whether the release before the operation runs when it is restored. What an operator stopped does not,
+// but for a candidate beside it.
+func (op Operation) GoesOn() bool {
+	if !op.Sided() {
+		return op.RanBefore() && !op.StoppedByOperator
+	}
+	for _, b := range op.Before {
+		if !op.Moves(b) && !b.Down {
+			return true
+		}
+	}
+	return false
 }
 
 // Evidence is what shows that the candidate failed by itself.
@@ -96,6 +111,8 @@ type Operation struct {
 	Prepared  bool     `json:"prepared,omitempty"`
 	// Before is per unit, in the enrollment's order; set when the switch begins.
 	Before []UnitBefore `json:"before,omitempty"`
+	// DoorWas is where the door led when the switch began, and leads again after a restore; empty where there is none.
+	DoorWas string `json:"door_was,omitempty"`
 
 	PrepareBy Deadline  `json:"prepare_by"`
 	Deadline  *Deadline `json:"deadline,omitempty"`
@@ -121,7 +138,7 @@ type Operation struct {
 // RanBefore reports whether anything of the service ran when the switch began.
 func (op Operation) RanBefore() bool {
 	for _, b := range op.Before {
-		if b.Running {
+		if b.Running && (!op.Sided() || !op.Moves(b)) { // what ran on the idle side was nobody's release
 			return true
 		}
 	}
@@ -137,6 +154,7 @@ type Service struct {
 	Retained   []Release  `json:"retained,omitempty"` // newest first, the one in force included
 	Refusals   []Refusal  `json:"refusals,omitempty"`
 	Operation  *Operation `json:"operation,omitempty"`
+	Drain      *Drain     `json:"drain,omitempty"` // what the last turn of the door left to be done
 	// Programs are the identities of what has been promoted here, newest last; another one is not switched to unasked.
 	Programs []string `json:"programs,omitempty"`
 	Totals   Totals   `json:"totals,omitzero"`
@@ -157,7 +175,7 @@ func (s Service) Unpin() (next Service, changed bool, err error) {
 	if s.Promoted == nil && len(s.Retained) == 0 {
 		return s, false, nil
 	}
-	s.Promoted, s.Retained, s.Programs, s.Unpinned = nil, nil, nil, s.Generation
+	s.Promoted, s.Retained, s.Programs, s.Drain, s.Unpinned = nil, nil, nil, nil, s.Generation
 	return s, true, nil
 }
 
@@ -214,6 +232,9 @@ func (s Service) Apply(ev Event) (Service, bool) {
 	switch {
 	case op.Phase == Promoted:
 		s = s.promote(op)
+		if op.Sided() {
+			s.Drain = op.drain(ev.At)
+		}
 	case op.Phase == Restoring && from != Restoring && op.Evidence != nil, op.Phase == Failed && ev.Refuse:
 		s = s.refuse(op, ev.At.Wall)
 	}
@@ -265,6 +286,7 @@ const (
 	DoRestore  Duty = "restore"
 	DoRelease  Duty = "release" // stop timers and check, unset the admission
 	DoRetain   Duty = "retain"  // keep the promoted image
+	DoDrain    Duty = "drain"   // stop the side that the door does not lead to any more
 	DoBeginAct Duty = "begin"
 )
 

@@ -88,8 +88,9 @@ type Event struct {
 	Program, InForceProgram string
 	// Refuse says, with PrepareFailed, that the release is not to be tried again unasked.
 	Refuse bool
-	// Before and Deadline come with SwitchBegun.
+	// Before, DoorWas and Deadline come with SwitchBegun.
 	Before   []UnitBefore
+	DoorWas  string
 	Deadline Deadline
 }
 
@@ -132,7 +133,7 @@ func nextPreparing(op Operation, ev Event) (Operation, bool) {
 			return op, false
 		}
 		deadline := ev.Deadline
-		op.Before, op.Deadline, op.Timers, op.Phase = ev.Before, &deadline, 0, Switching
+		op.Before, op.DoorWas, op.Deadline, op.Timers, op.Phase = ev.Before, ev.DoorWas, &deadline, 0, Switching
 		return op, true
 	case PrepareFailed, BindingBroken, Unfit:
 		op.Reason = "" // the trouble on the way; this is what it came to
@@ -197,7 +198,11 @@ func nextPromoting(op Operation, ev Event) (Operation, bool) {
 	case PinKept:
 		return op.end(Promoted, ev, ""), true
 	case PinLost:
-		return op.restore(ev, CodeBindingBroken), true
+		code := CodeBindingBroken
+		if ev.Code == CodeInterrupted { // the candidate did not come up again
+			code = ev.Code
+		}
+		return op.restore(ev, code), true
 	}
 	return op, false // an abort comes too late here, and a deadline was met
 }

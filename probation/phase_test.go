@@ -51,6 +51,22 @@ func inPhase(p probation.Phase) probation.Service {
 	return probation.Service{Name: "web", Generation: 7, Promoted: &promoted, Retained: []probation.Release{promoted}, Operation: &op}
 }
 
+// onSides is inPhase of a service with two sides, the candidate on side b.
+func onSides(p probation.Phase) probation.Service {
+	svc := inPhase(p)
+	op := svc.Operation
+	op.Enrollment.Units = []string{"web@a.container", "web@b.container"}
+	op.Enrollment.Door = &probation.Door{Socket: "web.socket", Listen: "%t/web-%i.sock", Drain: time.Minute}
+	op.Candidate.Side = "web@b.container"
+	svc.Promoted.Side, op.Previous.Side = "web@a.container", "web@a.container"
+	if len(op.Before) > 0 {
+		op.Before = []probation.UnitBefore{
+			{Unit: "web@a.container", Service: "web@a.service", Running: true, Invocation: "old", ImageID: idA},
+			{Unit: "web@b.container", Service: "web@b.service", Invocation: "idle"}}
+	}
+	return svc
+}
+
 // next is the table of the design: what each phase makes of each event. An event that is not named is ignored.
 var next = map[probation.Phase]map[probation.Kind]probation.Phase{
 	probation.Accepted: {
@@ -90,6 +106,15 @@ var due = map[probation.Phase]probation.Duty{
 }
 
 func TestEveryPhaseTakesEveryEventAsTheDesignSays(t *testing.T) {
+	everyPhaseTakesEveryEvent(t, inPhase)
+}
+
+// With two sides it is the same table; only what a promotion leaves to be done is more.
+func TestEveryPhaseTakesEveryEventAlikeOnSides(t *testing.T) {
+	everyPhaseTakesEveryEvent(t, onSides)
+}
+
+func everyPhaseTakesEveryEvent(t *testing.T, inPhase func(probation.Phase) probation.Service) {
 	delete(next[probation.Switching], probation.Stable)    // before Switched there is nothing to promote
 	delete(next[probation.Switching], probation.CheckLost) // the act that switches makes the check
 	for _, phase := range probation.Phases {
@@ -144,7 +169,11 @@ func reload(t *testing.T, svc probation.Service) probation.Service {
 func carriesOn(t *testing.T, svc probation.Service) {
 	t.Helper()
 	again := reload(t, svc)
-	have, want := probation.Due(*again.Operation), probation.Due(*svc.Operation)
+	have, want := again.Due(), svc.Due()
+	drained := svc.Operation.Sided() && svc.Operation.Phase == probation.Promoted
+	if drained != (again.Drain != nil) {
+		t.Errorf("left of the turn: %+v", again.Drain)
+	}
 	if have != want {
 		t.Errorf("what is owed: want %q, after a reload %q", want, have)
 	}

@@ -341,17 +341,22 @@ func orSuccess(result string) string {
 
 // Wants is what the check of an operation expects, by its phase: the candidate, or what is put back.
 func Wants(op Operation) []Want {
-	var all []Want
+	var all, last []Want
 	for _, b := range op.Before {
-		w := Want{Service: b.Service}
-		if op.Phase == Restoring {
-			w.Replaces, w.ImageID, w.Down = b.Candidate, b.ImageID, b.Down
-		} else {
+		switch w := (Want{Service: b.Service}); {
+		case op.Phase != Restoring && op.Moves(b):
 			w.Replaces, w.ImageID, w.Operation = b.Invocation, op.Candidate.ImageID, op.ID
+			all = append(all, w)
+		case op.Phase != Restoring: // the side in force, which goes on as it is
+		case op.Sided() && op.Moves(b):
+			w.Down = true
+			last = append(last, w) // the readiness of the other one counts
+		default:
+			w.Replaces, w.ImageID, w.Down = b.Candidate, b.ImageID, b.Down
+			all = append(all, w)
 		}
-		all = append(all, w)
 	}
-	return all
+	return append(all, last...)
 }
 
 // Queued reports whether all restart jobs of an operation's phase are queued.

@@ -41,7 +41,11 @@ func checkName(t *table, name string) {
 func readUnits(t *table) []string {
 	before := len(t.found)
 	units := t.texts("units")
-	if len(units) == 0 && len(t.found) == before && !t.part("switch").has("beside") {
+	beside := t.part("switch").has("beside")
+	if beside && t.has("units") {
+		t.refuse("units", "does not go with switch.beside, which names the two units there are", "keep one of the two")
+	}
+	if len(units) == 0 && len(t.found) == before && !beside {
 		t.refuse("units", "names no Quadlet file", `write e.g. units = ["web.container"]`)
 	}
 	for _, unit := range units {
@@ -193,6 +197,10 @@ func checkTimes(t *table, e probation.Enrollment) {
 		t.refuse("probation.deadline", fmt.Sprintf("%s is shorter than stable + interval + timeout, %s: no release could pass", l.Deadline, least),
 			"make it several times as long")
 	}
+	if e.Door != nil && l.Pull <= e.Door.Drain {
+		t.refuse("switch.drain", fmt.Sprintf("%s is not shorter than probation.pull, %s, and the preparation waits for it", e.Door.Drain, l.Pull),
+			"make pull longer, or drain shorter")
+	}
 	if l.Pull < time.Second {
 		t.refuse("probation.pull", fmt.Sprintf("%s is too short to pull anything", l.Pull), `write e.g. "10m"`)
 	}
@@ -202,8 +210,13 @@ func checkTimes(t *table, e probation.Enrollment) {
 func checkClaims(r *reader, services []probation.Enrollment) {
 	units, sockets := map[string]string{}, map[string]string{}
 	for _, e := range services {
+		key := ".units"
+		if e.Door != nil {
+			key = ".switch.beside"
+			claim(r, sockets, e.Door.Socket, e.Name, "service."+e.Name+".switch.door")
+		}
 		for _, unit := range e.Units {
-			claim(r, units, unit, e.Name, "service."+e.Name+".units")
+			claim(r, units, unit, e.Name, "service."+e.Name+key)
 		}
 		if e.Hold != "" {
 			claim(r, sockets, e.Hold, e.Name, "service."+e.Name+".switch.hold")

@@ -138,20 +138,24 @@ func readService(name string, t *table) probation.Enrollment {
 	}
 	e.Units = readUnits(t)
 	e.Image = readImage(t)
-	e.Ready = readReady(t.part("ready"))
+	readSwitch(t.part("switch"), &e)
+	e.Ready = readReady(t.part("ready"), e.Door != nil)
 	e.Limit = readLimits(t.part("probation"))
-	e.Hold = readSwitch(t.part("switch"))
 	checkTimes(t, e)
 	return e
 }
 
 // readReady fills the defaults too, so that an operation's copy of an enrollment says all there is.
-func readReady(t *table) probation.Ready {
+func readReady(t *table, sided bool) probation.Ready {
 	defer t.refuseTheRest()
+	address := func(check func(string) (what, fix string)) func(string) (what, fix string) { return check }
+	if sided {
+		address = ofSide
+	}
 	var r probation.Ready
-	r.HTTP = t.checked("http", checkHTTP)
-	r.TCP = t.checked("tcp", checkTCP)
-	r.Unix = t.checked("unix", checkSocketPath)
+	r.HTTP = t.checked("http", address(checkHTTP))
+	r.TCP = t.checked("tcp", address(checkTCP))
+	r.Unix = t.checked("unix", address(checkSocketPath))
 	r.Health = t.boolean("health")
 	r.Notify = t.boolean("notify")
 	r.Status = t.number("status", 0, 100, 599)
@@ -170,17 +174,6 @@ func readLimits(t *table) probation.Limits {
 		Pull:     t.duration("pull", probation.DefaultPull),
 		Keep:     t.number("keep", probation.DefaultKeep, 1, 100),
 	}
-}
-
-func readSwitch(t *table) (hold string) {
-	defer t.refuseTheRest()
-	for _, key := range []string{"beside", "door", "listen"} {
-		if t.has(key) {
-			t.refuse(key, "running a candidate beside the old release is not supported by this version of toad",
-				"leave out beside, door and listen")
-		}
-	}
-	return t.checked("hold", checkSocketUnit)
 }
 
 func readAlerts(dir string, t *table) Alerts {

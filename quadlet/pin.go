@@ -45,6 +45,7 @@ func (p Pin) Text() string {
 			fmt.Fprintf(&b, format+"\n", args...)
 		}
 	}
+	line(p.Idle(), "# This side is idle: nothing may start it until a candidate takes it.")
 	line(true, "# Written by toad for %s. Remove with: toad unpin %s", p.Operation, p.Service)
 	line(byID, "# The image is %s, named by its id: an image that was kept on this host comes back without its digest.", p.Digest)
 	line(true, "[Unit]")
@@ -61,6 +62,12 @@ func (p Pin) Text() string {
 	line(p.Fenced, "ExecCondition=/usr/bin/test -n ${%s}", p.AdmissionVar)
 	return b.String()
 }
+
+// idleEnd ends the name of a variable that nobody ever sets. An operation's ends in its generation.
+const idleEnd = "_idle"
+
+// Idle reports whether the pin is one of a side that nothing may start.
+func (p Pin) Idle() bool { return p.Fenced && strings.HasSuffix(p.AdmissionVar, idleEnd) }
 
 // ParsePin reads a pin back from its text. Unit and Source are not in it.
 func ParsePin(text string) (Pin, error) {

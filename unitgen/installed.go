@@ -174,7 +174,7 @@ Type=oneshot
 ExecStart=:/bin/sh -c ' \
   c="${XDG_CONFIG_HOME:-$HOME/.config}"; \
   for pin in "$c"/containers/systemd/*.d/zz-toad.conf "$c"/systemd/user/*.d/zz-toad.conf; do \
-    v=$(grep -o "TOAD_ADMITTED_[A-Za-z0-9_]*" "$pin" 2>/dev/null | head -n 1); \
+    v=$(grep -o "TOAD_ADMITTED_[A-Za-z0-9_]*" "$pin" 2>/dev/null | grep -v "_idle$" | head -n 1); \
     test -z "$v" || env | grep -q "^$v=" || \
       echo "<0>toad: $(basename "${pin%%/zz-toad.conf}" .d) is held down: toad-reconcile failed, so its candidate is not admitted; run: toad doctor"; \
   done; \

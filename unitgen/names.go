@@ -10,11 +10,12 @@ import (
 // Kind is what a timer bounds. It is part of the timer's name.
 type Kind string
 
-// The three limits of an operation.
+// The three limits of an operation, and the next look at a side that is to be stopped.
 const (
 	Prepare   Kind = "prepare"
 	Probation Kind = "probation"
 	Restore   Kind = "restore"
+	Drain     Kind = "drain"
 )
 
 // TimerName names the nth timer of a kind: toad-probation-web-g7.timer, later toad-probation-web-g7-2.timer.
@@ -58,9 +59,12 @@ func AdmissionVar(op string) string {
 	}, op)
 }
 
+// IdleVar names the variable of the user manager that would admit a service's idle side; nobody ever sets it.
+func IdleVar(service string) string { return AdmissionVar(service) + "_idle" }
+
 // The service name is greedy, so the generation is the last one that leaves a valid ending.
 var transientName = regexp.MustCompile(
-	`^toad-(prepare|probation|restore|check|act)-([a-z][a-z0-9-]*-g[0-9]+)(?:-(c?)([0-9]+))?\.(timer|service)$`)
+	`^toad-(prepare|probation|restore|drain|check|act)-([a-z][a-z0-9-]*-g[0-9]+)(?:-(c?)([0-9]+))?\.(timer|service)$`)
 
 // OperationOf returns the operation that a transient unit belongs to. It knows the names of this package and
 // no others: any name it accepts is one that toad gives.
@@ -99,7 +103,7 @@ func serviceOf(timer string) string {
 // (web-g7's also those of web-g7-2-g1), so the caller keeps only names whose OperationOf is op.
 func Patterns(op string) []string {
 	var globs []string
-	for _, kind := range []string{"prepare", "probation", "restore", "check"} {
+	for _, kind := range []string{"prepare", "probation", "restore", "drain", "check"} {
 		globs = append(globs, "toad-"+kind+"-"+op+".*", "toad-"+kind+"-"+op+"-[0-9]*")
 	}
 	return append(globs, "toad-act-"+op+"-[0-9c]*")

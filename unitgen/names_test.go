@@ -45,7 +45,7 @@ func TestForeignNamesBelongToNoOperation(t *testing.T) {
 		"toad-check-web.service", "toad-check-web-g7.timer", "toad-act-web-g7.service", "toad-act-web-g7-c1.timer",
 		"toad-check-web-g7-1.service", "toad-check-web-g7-c2.service", "toad-check-web-g7-02.service",
 		"toad-check-web-g7-99999999999999999999.service", "toad-probation-Web-g7.timer", "toad-probation--g7.timer",
-		"toad-probation-web-g7.timer\n", "toad-drain-web-g7.timer",
+		"toad-probation-web-g7.timer\n", "toad-dry-web-g7.timer",
 	} {
 		if op, ok := unitgen.OperationOf(name); ok {
 			t.Errorf("%q belongs to %q", name, op)

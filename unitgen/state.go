@@ -32,6 +32,7 @@ type State struct {
 
 	After, OnFailure              []string
 	Requires, RequiredBy, BoundBy []string
+	TriggeredBy                   []string // sockets, timers and paths that start it
 	DefaultDependencies           bool
 	NeedDaemonReload              bool
 	UnitFileState                 string // enabled, disabled, generated, masked, transient …

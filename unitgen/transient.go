@@ -43,13 +43,17 @@ const (
 // created never comes, so the caller acts on that itself. It is on the calendar: a monotonic timer would start
 // anew at every daemon-reload.
 func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
+	return timer(kind, op, n, property("TimersCalendar", []calendar{{"OnCalendar", instant(at)}}), p)
+}
+
+func timer(kind Kind, op string, n int, when sd.Property, p Program) Unit {
 	name := TimerName(kind, op, n)
 	says := bounds(kind, op)
 	return Unit{
 		Name: name,
 		Properties: []sd.Property{
 			sd.PropDescription(says),
-			property("TimersCalendar", []calendar{{"OnCalendar", instant(at)}}),
+			when,
 			property("AccuracyUSec", usec(accuracy)),
 			property("RandomizedDelayUSec", usec(0)),
 			// Once it has fired nothing of it is left, not even an elapsed timer.
@@ -58,6 +62,12 @@ func Timer(kind Kind, op string, n int, at time.Time, p Program) Unit {
 		},
 		Aux: []Unit{act(serviceOf(name), says, op, 0, p)},
 	}
+}
+
+// Pause is a timer that starts an act after a while. It is for a look that may come late: anybody's daemon-reload has it
+// begin anew. In return it cannot be lost to a busy manager, to which a short while on the calendar may be past.
+func Pause(kind Kind, op string, n int, after time.Duration, p Program) Unit {
+	return timer(kind, op, n, property("TimersMonotonic", []monotonic{{"OnActiveSec", usec(after)}}), p)
 }
 
 func bounds(kind Kind, op string) string {
@@ -69,7 +79,7 @@ func bounds(kind Kind, op string) string {
 	case Restore:
 		return "toad: rollback of " + op + " is called failed here if it has not settled"
 	}
-	return "toad: " + string(kind) + " of " + op
+	return "toad: the side that " + op + " replaced is stopped when its connections have ended"
 }
 
 // Check is the nth observer of an operation, with the act that systemd starts when it has ended, however it ended.
@@ -162,6 +172,12 @@ func (p Program) environment() []string {
 
 // calendar is one element of TimersCalendar, a(ss).
 type calendar struct{ Base, Spec string }
+
+// monotonic is one element of TimersMonotonic, a(st).
+type monotonic struct {
+	Base string
+	USec uint64
+}
 
 // execEx is one element of ExecStartEx, a(sasas).
 type execEx struct {

@@ -30,6 +30,7 @@ func TestTransientUnitsAreAsRecorded(t *testing.T) {
 	for file, u := range map[string]unitgen.Unit{
 		"prepare":   unitgen.Timer(unitgen.Prepare, "web-g7", 1, at, program),
 		"probation": unitgen.Timer(unitgen.Probation, "web-g7", 2, at, program),
+		"drain":     unitgen.Pause(unitgen.Drain, "web-g7", 3, time.Second, program),
 		"restore":   unitgen.Timer(unitgen.Restore, "web-g7", 0, at, program),
 		"check":     unitgen.Check("web-g7", 3, 5*time.Minute, program),
 		"act":       unitgen.Act("web-g7", 1795982400000000001, 10*time.Minute, extra),

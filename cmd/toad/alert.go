@@ -137,7 +137,7 @@ func digestOf(r *probation.Release) string {
 // watched, and another one may be no better.
 func (h *host) failedAfterPromotion(ctx context.Context, unit string) error {
 	svc, err := h.serviceOf(unit + ".service")
-	if err != nil || svc.Active() != nil {
+	if err != nil || svc.Active() != nil || idleSide(svc, unit+".service") {
 		return err
 	}
 	if h.rollout.Lost(ctx, svc) {
@@ -177,6 +177,19 @@ func (h *host) serviceOf(unit string) (probation.Service, error) {
 		}
 	}
 	return probation.Service{}, fmt.Errorf("no service has the unit %s", unit)
+}
+
+// idleSide reports whether a unit is the side that the door of its service does not lead to.
+func idleSide(svc probation.Service, unit string) bool {
+	if svc.Promoted == nil || svc.Promoted.Side == "" {
+		return false
+	}
+	for _, b := range svc.Operation.Before {
+		if b.Service == unit {
+			return b.Unit != svc.Promoted.Side
+		}
+	}
+	return false
 }
 
 // lastLines are the last lines of an invocation, without what must not be told.

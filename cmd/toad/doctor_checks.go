@@ -12,6 +12,7 @@ import (
 
 	"toad/podmanc"
 	"toad/probation"
+	"toad/probation/rollout"
 	"toad/quadlet"
 	"toad/unitgen"
 )
@@ -173,7 +174,10 @@ func (h *host) checkService(ctx context.Context, f *findings, e probation.Enroll
 		f.add(levelFail, e.Name, "the rollback of "+op.ID+" failed", "toad log "+e.Name+", then toad rollback "+e.Name)
 	}
 	for i, unit := range e.Units {
-		h.checkUnit(ctx, f, e, svc, unit, i == 0)
+		h.checkUnit(ctx, f, e, svc, unit, i == 0 || e.Door != nil)
+	}
+	if e.Door != nil {
+		h.checkDoor(ctx, f, e, svc)
 	}
 	for _, err := range h.rollout.CheckPins(ctx, svc) {
 		var broken *quadlet.BindingError
@@ -215,7 +219,12 @@ func (h *host) checkUnit(ctx context.Context, f *findings, e probation.Enrollmen
 		return
 	}
 	if first {
-		if err := quadlet.CheckProbe(e, g); err != nil {
+		if err := quadlet.CheckProbe(rollout.SideOf(e, unit, h.rollout.Runtime), g); err != nil {
+			f.add(levelFail, what, oneLine(err), "")
+		}
+	}
+	if e.Door != nil {
+		if err := quadlet.CheckSide(src); err != nil {
 			f.add(levelFail, what, oneLine(err), "")
 		}
 	}
@@ -223,7 +232,9 @@ func (h *host) checkUnit(ctx context.Context, f *findings, e probation.Enrollmen
 		f.add(levelWarn, what, fmt.Sprintf("AutoUpdate=%s counts for nothing under a pin", set.Value), "take it out, so that nobody relies on it")
 	}
 	h.checkUnitLimits(ctx, f, what, src.ServiceUnit, e.Limit)
-	h.checkRunning(ctx, f, what, s, svc)
+	if svc.Promoted == nil || svc.Promoted.Side == "" || svc.Promoted.Side == unit {
+		h.checkRunning(ctx, f, what, s, svc)
+	}
 }
 
 // checkRunning looks at what runs as a unit.

@@ -22,7 +22,12 @@ func (h *host) unitFiles() ([]unitgen.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := unitgen.Installed(h.rollout.Program, h.rollout.Quadlet.Pins().Folders(h.enrolledUnits()...)...)
+	units, doors := h.enrolledUnits()
+	folders := h.rollout.Quadlet.Pins().Folders(units...)
+	if doors {
+		folders = append(folders, h.rollout.DoorLinks())
+	}
+	files := unitgen.Installed(h.rollout.Program, folders...)
 	for i := range files {
 		files[i].Name = filepath.Join(dir, files[i].Name)
 	}
@@ -41,18 +46,18 @@ func unitDir() (string, error) {
 	return filepath.Join(data, "systemd", "user"), nil
 }
 
-// enrolledUnits are the Quadlet files of all services.
-func (h *host) enrolledUnits() []string {
+// enrolledUnits are the Quadlet files of all services, and whether any of them has a door.
+func (h *host) enrolledUnits() (units []string, doors bool) {
 	if !exists(h.enrolled.path) && !exists(h.enrolled.last) {
-		return nil // nothing is enrolled yet, which is no fault
+		return nil, false // nothing is enrolled yet, which is no fault
 	}
-	var units []string
 	for _, name := range h.enrolled.Names() {
 		if e, err := h.enrolled.Enrollment(name); err == nil {
 			units = append(units, e.Units...)
+			doors = doors || e.Door != nil
 		}
 	}
-	return units
+	return units, doors
 }
 
 func sameText(f unitgen.File) bool {

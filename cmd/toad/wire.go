@@ -75,6 +75,7 @@ func wireUp(g *globals) (*host, error) {
 		Quadlet: quadletDirs(runtimeDir),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment,
 			Listen: installed.texts(), Hosts: installed.hosts},
+		Runtime: runtimeDir, Connections: connections,
 		Now: now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
 		Identify: h.identify,
 	}
@@ -96,7 +97,7 @@ func onHost(ctx context.Context, g *globals, do func(*host) error) error {
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
 	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
-		Manager: managerID(), Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit}
+		Manager: managerID(), Runtime: h.rollout.Runtime, Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit}
 }
 
 func quadletDirs(runtimeDir string) quadlet.Dirs {

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -170,6 +172,30 @@ func Rename(old, new string) error {
 	return syncDir(filepath.Dir(new))
 }
 
+// Link makes path a symbolic link to target, in the place of whatever file or link has that name. Whoever opens path at
+// any instant reaches what it led to before or target.
+func Link(target, path string) error {
+	if err := link(target, path); err != nil {
+		return fmt.Errorf("link %s to %s: %w", path, target, err)
+	}
+	return nil
+}
+
+func link(target, path string) error {
+	if err := step("link", path); err != nil {
+		return err
+	}
+	temp := filepath.Join(filepath.Dir(path), tempPrefix+strconv.FormatInt(rand.Int64(), 10))
+	if err := os.Symlink(target, temp); err != nil {
+		return err
+	}
+	if err := change("rename", "renamed", path, func() error { return os.Rename(temp, path) }); err != nil {
+		_ = os.Remove(temp)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
 // Remove takes away the file or the empty folder at path. That it is missing is no error, and is made durable all the
 // same: the removal may be one that was cut short.
 func Remove(path string) error {
@@ -250,7 +276,7 @@ func Sweep(dir string) ([]string, error) {
 	var swept []string
 	var errs []error
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), tempPrefix) || !e.Type().IsRegular() {
+		if !strings.HasPrefix(e.Name(), tempPrefix) || !e.Type().IsRegular() && e.Type() != fs.ModeSymlink {
 			continue
 		}
 		info, err := e.Info()

@@ -22,6 +22,8 @@ var wrappers = map[string]string{"internal/atomicfile": "change", "unitgen/userb
 var excused = map[string]string{
 	"internal/atomicfile write os.CreateTemp":   "nobody sees a temporary file",
 	"internal/atomicfile write os.Remove":       "takes the temporary file away again",
+	"internal/atomicfile link os.Symlink":       "nobody sees a temporary link",
+	"internal/atomicfile link os.Remove":        "takes the temporary link away again",
 	"internal/atomicfile Scratch os.CreateTemp": "a file without a name: nobody sees it",
 	"internal/atomicfile Scratch os.Remove":     "takes its name away",
 	"unitgen/userbus change manager":            "is the wrapper",

@@ -33,6 +33,8 @@ func (r *Rollout) Act(ctx context.Context, id string) error {
 			if loaded, err = r.loadInForce(ctx, op); !loaded {
 				return err
 			}
+		case waitAgain:
+			err = pause(ctx, 500*time.Millisecond)
 		case checkAgain:
 			if op, err = r.Records.Operation(id); err == nil { // the turn has counted it
 				waited = op.ChecksLost
@@ -49,6 +51,9 @@ func (r *Rollout) Act(ctx context.Context, id string) error {
 
 // checkAgain is the duty to make a lost check anew after a pause.
 const checkAgain = probation.Duty("check again")
+
+// waitAgain is the duty to look again in a moment.
+const waitAgain = probation.Duty("wait")
 
 func pause(ctx context.Context, d time.Duration) error {
 	select {
@@ -121,8 +126,7 @@ const again = probation.Duty("again")
 
 // step does the one thing that is owed now.
 func (r *Rollout) step(ctx context.Context, svc probation.Service, waited int) (probation.Duty, error) {
-	op := *svc.Operation
-	switch duty := probation.Due(op); duty {
+	switch duty := svc.Due(); duty {
 	case probation.DoBeginAct:
 		_, err := r.apply(ctx, svc, r.event(probation.Begun, ""))
 		return again, err
@@ -131,11 +135,13 @@ func (r *Rollout) step(ctx context.Context, svc probation.Service, waited int) (
 	case probation.DoWatch:
 		return r.watch(ctx, svc, waited)
 	case probation.DoPromote:
-		return again, r.promote(ctx, svc)
+		return r.promote(ctx, svc)
 	case probation.DoRestore:
 		return again, r.restore(ctx, svc)
 	case probation.DoRelease:
 		return again, r.release(ctx, svc)
+	case probation.DoDrain:
+		return r.drain(ctx, svc)
 	case probation.Nothing:
 		if r.Lost(ctx, svc) {
 			return bringBack, nil
@@ -295,7 +301,7 @@ func (r *Rollout) findSettled(op probation.Operation, now probation.Instant) (pr
 		return r.event(probation.Stopped, v.Reason), true
 	case v.Kind == probation.Unfit:
 		return r.event(probation.SettleFailed, "the previous release did not settle: "+v.Reason), true
-	case v.Kind == probation.Stable && op.RanBefore() && !op.StoppedByOperator:
+	case v.Kind == probation.Stable && op.GoesOn():
 		ev := r.event(probation.Settled, "")
 		ev.Gap = &w.Outage.Total
 		return ev, true

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +48,11 @@ func (r *Rollout) seen() string {
 		text, _, _ := pins.Read(u)
 		fmt.Fprintln(&b, u, pins.Written(u).UnixNano(), text)
 	}
+	links, _ := os.ReadDir(r.DoorLinks())
+	for _, l := range links {
+		to, _ := os.Readlink(filepath.Join(r.DoorLinks(), l.Name()))
+		fmt.Fprintln(&b, l.Name(), to)
+	}
 	return b.String()
 }
 
@@ -81,6 +88,9 @@ func (r *Rollout) lookAt(ctx context.Context, name string) error {
 		return nil // told by the tick, and left alone
 	}
 	if err != nil {
+		return err
+	}
+	if err := r.keepDoor(ctx, svc); err != nil {
 		return err
 	}
 	if op := svc.Active(); op != nil {

@@ -27,8 +27,8 @@ func (r *Rollout) wantedPins(svc probation.Service) (want map[string]string, kno
 		return want, svc.Promoted.Generation == 0
 	}
 	for _, b := range last.Before {
-		want[b.Unit] = r.decidedPin(last, b)
-		if p, err := quadlet.ParsePin(want[b.Unit]); svc.ByID && err == nil {
+		want[b.Unit] = r.decidedPin(svc, last, b)
+		if p, err := quadlet.ParsePin(want[b.Unit]); svc.ByID && err == nil && !svc.Draining(b.Unit) {
 			p.Reference = svc.Promoted.ImageID
 			want[b.Unit] = p.Text()
 		}
@@ -37,9 +37,15 @@ func (r *Rollout) wantedPins(svc probation.Service) (want map[string]string, kno
 }
 
 // decidedPin is the pin that a unit has when an operation is decided.
-func (r *Rollout) decidedPin(op probation.Operation, b probation.UnitBefore) string {
+func (r *Rollout) decidedPin(svc probation.Service, op probation.Operation, b probation.UnitBefore) string {
 	switch op.Phase {
 	case probation.Promoted:
+		if !op.Moves(b) {
+			if svc.Draining(b.Unit) {
+				return b.Pin
+			}
+			return r.idlePin(op, b.Unit, op.Candidate).Text()
+		}
 		return r.promotedPin(op, b).Text()
 	case probation.Failed:
 		return b.Pin

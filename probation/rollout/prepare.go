@@ -155,9 +155,13 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 	if err := r.roomy(); err != nil {
 		return ev, err
 	}
+	side, idle, err := r.sides(op.Enrollment, svc.Promoted, states)
+	if err != nil {
+		return ev, err
+	}
 	ev.InForce = svc.Promoted
 	if ev.InForce == nil {
-		if ev.InForce, err = r.adopt(ctx, op.Enrollment, states); err != nil {
+		if ev.InForce, err = r.adopt(ctx, op.Enrollment, side, states); err != nil {
 			return ev, err
 		}
 	}
@@ -166,6 +170,7 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 	if err != nil {
 		return ev, err
 	}
+	ev.Candidate.Side = idle
 	if has, decided := quadlet.HasHealthcheck(generated(states[0])); op.Enrollment.Ready.Health && !has && (decided || !img.Healthcheck) {
 		return ev, fail(probation.CodeNoHealthcheck, "readiness is Podman's health check, but neither %s nor the image has one; add HealthCmd= to the unit, or choose another probe",
 			op.Enrollment.Units[0])
@@ -195,6 +200,9 @@ func (r *Rollout) notePrograms(op probation.Operation, program string) {
 
 // enrollable looks at the units as the manager has them loaded, before anything is pulled.
 func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment) ([]unitgen.State, error) {
+	if err := r.doorSocket(ctx, e); err != nil {
+		return nil, err
+	}
 	var states []unitgen.State
 	for i, unit := range e.Units {
 		src, err := quadlet.Find(r.Quadlet, unit)
@@ -208,14 +216,27 @@ func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment) ([]uni
 		if err := quadlet.CheckEnrollable(src, generated(s), e.Image); err != nil {
 			return nil, &failure{probation.CodeBindingBroken, err}
 		}
-		if i == 0 {
-			if err := quadlet.CheckProbe(e, generated(s)); err != nil {
+		if e.Door != nil {
+			if err := quadlet.CheckSide(src); err != nil {
+				return nil, &failure{probation.CodeBindingBroken, err}
+			}
+		}
+		if i == 0 || e.Door != nil {
+			if err := quadlet.CheckProbe(SideOf(e, unit, r.Runtime), generated(s)); err != nil {
 				return nil, &failure{probation.CodeProbeMismatch, err}
 			}
 		}
 		states = append(states, s)
 	}
 	return states, nil
+}
+
+// SideOf is an enrollment with the addresses of one side.
+func SideOf(e probation.Enrollment, unit, runtimeDir string) probation.Enrollment {
+	if e.Door != nil {
+		e.Ready = e.Ready.Of(unit, runtimeDir)
+	}
+	return e
 }
 
 func (r *Rollout) roomy() error {
@@ -232,8 +253,16 @@ func (r *Rollout) roomy() error {
 	return nil
 }
 
-// adopt takes what runs without toad for the release in force, as generation 0. With nothing running there is none.
-func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []unitgen.State) (*probation.Release, error) {
+// adopt takes what runs without toad for the release in force, as generation 0; of two sides what runs on the one in
+// force. With nothing running there is none.
+func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, side string, states []unitgen.State) (*probation.Release, error) {
+	if e.Door != nil {
+		i := slices.Index(e.Units, side)
+		if i < 0 {
+			return nil, nil
+		}
+		states = states[i : i+1]
+	}
 	for _, s := range states {
 		id, err := r.container(ctx, s)
 		if err != nil {
@@ -250,7 +279,7 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, states []un
 		if err != nil {
 			return nil, fmt.Errorf("look at the image that runs as %s: %w", s.Name, err)
 		}
-		rel := probation.Release{ImageID: img.ID, Digests: img.Digests}
+		rel := probation.Release{ImageID: img.ID, Digests: img.Digests, Side: side}
 		for _, d := range img.RepoDigests {
 			if repo, digest, ok := strings.Cut(d, "@"); ok && repo == e.Image && (rel.Digest == "" || digest == img.Digest) {
 				rel.Digest = digest

@@ -12,28 +12,65 @@ import (
 )
 
 // promote takes the fence away. The unit is not restarted: what runs is what was observed.
-func (r *Rollout) promote(ctx context.Context, svc probation.Service) error {
+func (r *Rollout) promote(ctx context.Context, svc probation.Service) (probation.Duty, error) {
 	op := *svc.Operation
 	if err := r.letIn(ctx, op); err != nil {
-		return err
+		return "", err
+	}
+	if up, err := r.candidateUp(ctx, op); err != nil {
+		return "", err
+	} else if !up && !op.Deadline.Past(r.Now()) {
+		return waitAgain, nil
+	} else if !up {
+		ev := r.event(probation.PinLost, "the candidate was ready through its window, but did not come up again before the door could turn")
+		ev.Code = probation.CodeInterrupted
+		_, err := r.apply(ctx, svc, ev)
+		return again, err
 	}
 	if err := r.bind(ctx, op, r.promotedPin); err != nil {
 		var broken *quadlet.BindingError
 		if !errors.As(err, &broken) {
-			return err
+			return "", err
 		}
 		_, err = r.apply(ctx, svc, r.event(probation.PinLost, err.Error()))
-		return err
+		return again, err
+	}
+	if op.Sided() {
+		if _, err := r.turnDoor(op.Service, op.Enrollment.Door.Address(op.Candidate.Side, r.Runtime)); err != nil {
+			return "", err
+		}
 	}
 	r.startDependents(ctx, op)
 	_, err := r.apply(ctx, svc, r.event(probation.PinKept, ""))
-	return err
+	return again, err
+}
+
+// candidateUp makes sure that the door does not turn to a side that is down, as after a boot; it is started then. Where
+// there are no sides the candidate is what serves, up or not.
+func (r *Rollout) candidateUp(ctx context.Context, op probation.Operation) (bool, error) {
+	for _, b := range op.Before {
+		if !op.Sided() || !op.Moves(b) {
+			continue
+		}
+		s, err := r.Units.State(ctx, b.Service)
+		if err == nil && !s.Running() && s.Job == 0 {
+			_ = r.Jobs.ResetFailed(ctx, b.Service)
+			err = r.Jobs.Start(ctx, b.Service)
+		}
+		if err != nil || !s.Up() || r.Payload(s.ControlGroup) == "" {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // startDependents starts what ran before and was taken down with the unit. It is queued, not awaited: a dependent that
 // does not come up is its own affair.
 func (r *Rollout) startDependents(ctx context.Context, op probation.Operation) {
 	for _, b := range op.Before {
+		if op.Sided() && op.Moves(b) != (op.Phase == probation.Promoting) {
+			continue // they belong to a side that is not in force
+		}
 		for _, name := range b.Dependents {
 			s, err := r.Units.State(ctx, name)
 			if err == nil && !s.Running() && s.Job == 0 {
@@ -67,6 +104,9 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 	for _, b := range op.Before {
 		if err := r.Quadlet.Pins().DropPrevious(b.Unit); err != nil {
 			return err
+		}
+		if op.Sided() && op.Moves(b) && op.Phase != probation.Promoted {
+			_ = r.Jobs.ResetFailed(ctx, b.Service) // it is idle, and no failed unit
 		}
 	}
 	if err := r.Records.Sweep(); err != nil {

@@ -82,7 +82,22 @@ func rebuild(m remains) (svc probation.Service, from []string) {
 	if n := len(m.Salvaged.Refusals); n > 0 {
 		say("%d refusals of the damaged record", n)
 	}
+	svc.Drain = m.drain(svc)
 	return svc.Refuse(m.Salvaged.Refusals, promoted), from
+}
+
+// drain is what the last turn of a door may have left. It is looked at again in any case: the manager may not have loaded
+// the fence of the former side, or not have stopped it.
+func (m remains) drain(svc probation.Service) *probation.Drain {
+	if m.Enrollment.Door == nil || svc.Promoted == nil || svc.Promoted.Side == "" || svc.Active() != nil {
+		return nil
+	}
+	for _, u := range m.Units {
+		if u.Unit != svc.Promoted.Side {
+			return &probation.Drain{Unit: u.Unit, Service: u.Service, By: probation.NewDeadline(m.Now, m.Enrollment.Door.Drain), Stopping: u.Have.Idle()}
+		}
+	}
+	return nil
 }
 
 // adoptPins takes the release that pins of an older generation name for the one in force.
@@ -99,6 +114,9 @@ func (m remains) adoptPins(svc probation.Service, say func(string, ...any)) prob
 			}
 			rel := m.release(p)
 			rel.Generation = g
+			if m.Enrollment.Door != nil {
+				rel.Side = u.Unit
+			}
 			svc.Promoted, svc.Retained = &rel, []probation.Release{rel}
 			say("the pin of %s, which is of %s", u.Unit, p.Operation)
 			return svc
@@ -130,11 +148,14 @@ func (m remains) latest(svc probation.Service, say func(string, ...any)) probati
 	}
 	mine, unfenced := 0, 0
 	for _, u := range m.Units {
-		if u.Have.Operation != id {
+		if u.Have.Operation != id || u.Have.Idle() {
 			continue
 		}
 		mine++
 		op.Candidate = m.release(u.Have)
+		if m.Enrollment.Door != nil {
+			op.Candidate.Side = u.Unit
+		}
 		if !u.Have.Fenced {
 			unfenced++
 		}
@@ -147,6 +168,13 @@ func (m remains) latest(svc probation.Service, say func(string, ...any)) probati
 		op.Candidate = m.toldCandidate()
 	}
 	op.Candidate.Generation = m.Latest
+	if m.Enrollment.Door != nil && op.Candidate.Side == "" {
+		inForce := ""
+		if svc.Promoted != nil {
+			inForce = svc.Promoted.Side
+		}
+		op.Candidate.Side = m.Enrollment.Other(inForce)
+	}
 	op.Before = m.before(id, svc)
 	if m.Undecided != nil { // it tells all this, and better
 		op = *m.Undecided

@@ -16,7 +16,7 @@ const lockPatience = 2 * time.Second
 // Resume starts an act for every operation that owes something. It does nothing else, so it may run at any time.
 func (r *Rollout) Resume(ctx context.Context) error {
 	return r.each(func(svc probation.Service) error {
-		if svc.Operation == nil || probation.Due(*svc.Operation) == probation.Nothing {
+		if svc.Due() == probation.Nothing {
 			return nil
 		}
 		return r.Begin(ctx, *svc.Operation)
@@ -65,7 +65,7 @@ func (r *Rollout) Reconcile(ctx context.Context) error {
 	var wrote bool
 	visitErr := r.each(func(svc probation.Service) error {
 		if svc.Active() == nil {
-			return nil
+			return r.settleDoor(ctx, svc)
 		}
 		unlock, err := r.lockSoon(ctx, svc.Name)
 		if err != nil {
@@ -125,6 +125,9 @@ func (r *Rollout) settlePins(ctx context.Context, name string) (svc probation.Se
 			}
 		}
 	}
+	if err := r.keepDoor(ctx, svc); err != nil {
+		return svc, false, err
+	}
 	op := *svc.Operation
 	for _, b := range op.Before {
 		changed, err = r.settlePin(op, b, changed)
@@ -133,6 +136,22 @@ func (r *Rollout) settlePins(ctx context.Context, name string) (svc probation.Se
 		}
 	}
 	return svc, changed, nil
+}
+
+// settleDoor makes the door of a service with nothing under way lead to the side in force.
+func (r *Rollout) settleDoor(ctx context.Context, svc probation.Service) error {
+	if r.CheckDoor(svc) == nil {
+		return nil
+	}
+	unlock, err := r.lockSoon(ctx, svc.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if svc, err = r.Records.Service(svc.Name); err != nil {
+		return err
+	}
+	return r.keepDoor(ctx, svc)
 }
 
 func (r *Rollout) settlePin(op probation.Operation, b probation.UnitBefore, changed bool) (bool, error) {
@@ -146,6 +165,9 @@ func (r *Rollout) settlePin(op probation.Operation, b probation.UnitBefore, chan
 
 // pinOf is the pin that a unit has in the phase of its operation.
 func (r *Rollout) pinOf(op probation.Operation, b probation.UnitBefore) string {
+	if undecided := op.Phase == probation.Switching || op.Phase == probation.Probation || op.Phase == probation.Promoting; undecided && !op.Moves(b) {
+		return b.Pin
+	}
 	switch op.Phase {
 	case probation.Switching, probation.Probation:
 		return r.candidatePin(op, b).Text()
@@ -166,7 +188,7 @@ func (r *Rollout) readmit(ctx context.Context, svc probation.Service) error {
 		return err
 	}
 	switch op.Phase {
-	case probation.Switching, probation.Promoting:
+	case probation.Switching, probation.Promoting: // of two sides the act starts the candidate
 		return r.admit(ctx, *op)
 	case probation.Probation:
 		if err := r.admit(ctx, *op); err != nil {
@@ -178,6 +200,9 @@ func (r *Rollout) readmit(ctx context.Context, svc probation.Service) error {
 		}
 	default:
 		return nil
+	}
+	if err := r.startSides(ctx, *op); err != nil {
+		return err
 	}
 	if running, err := r.checkLoaded(ctx, *svc.Operation); err != nil || running {
 		return err

@@ -41,7 +41,7 @@ func (r *Rollout) Repair(ctx context.Context, service string, enrolled *probatio
 		return Repaired{}, err
 	}
 	done, err := r.repair(ctx, service, enrolled)
-	if op := done.Service.Operation; err == nil && op != nil && probation.Due(*op) != probation.Nothing {
+	if op := done.Service.Operation; err == nil && op != nil && done.Service.Due() != probation.Nothing {
 		r.mustBegin(ctx, *op)
 	}
 	return done, err

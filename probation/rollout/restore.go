@@ -26,6 +26,9 @@ func (r *Rollout) restore(ctx context.Context, svc probation.Service) error {
 		return err
 	}
 	op := *svc.Operation
+	if err := r.turnBack(op); err != nil {
+		return err
+	}
 	if err := r.putBackPins(ctx, op); err != nil {
 		return err
 	}
@@ -82,11 +85,14 @@ func (r *Rollout) putBackPins(ctx context.Context, op probation.Operation) error
 // pins needs no space. The act fails all the same, comes again, and tells the rest when there is space.
 func (r *Rollout) restoreUnsaved(ctx context.Context, op probation.Operation) error {
 	r.note(op, "error", "step", "the state folder takes no record; the previous release is put back all the same", nil)
+	if err := r.turnBack(op); err != nil {
+		return err
+	}
 	if err := r.putBackPins(ctx, op); err != nil {
 		return err
 	}
 	for _, b := range op.Before {
-		b.Down = !b.Running
+		b.Down = !b.Running || op.Sided() && op.Moves(b)
 		if err := r.putBackUnit(ctx, op, b); err != nil {
 			return err
 		}
@@ -105,6 +111,11 @@ func (r *Rollout) seeCandidate(ctx context.Context, svc probation.Service) (prob
 		s, err := r.Units.State(ctx, b.Service)
 		if err != nil {
 			return svc, err
+		}
+		if op.Sided() {
+			b.Down = op.Moves(b) || !b.Running || (op.StoppedByOperator && !s.Running())
+			before[i] = b
+			continue
 		}
 		if restored, err := r.restored(ctx, op, b, s); err != nil {
 			return svc, err
@@ -131,6 +142,12 @@ func (r *Rollout) seeCandidate(ctx context.Context, svc probation.Service) (prob
 // restoredPin is the text a unit goes back to. What ran without a pin gets one by image id, so that no edit and no
 // update moves it; what did not run gets back what was there.
 func (r *Rollout) restoredPin(op probation.Operation, b probation.UnitBefore) string {
+	if op.Sided() && op.Moves(b) {
+		if p, err := quadlet.ParsePin(b.Pin); op.Previous != nil && (err != nil || !p.Idle()) {
+			return r.idlePin(op, b.Unit, *op.Previous).Text()
+		}
+		return b.Pin
+	}
 	if p, err := quadlet.ParsePin(b.Pin); err == nil && b.ByID {
 		p.Reference = b.ImageID
 		return p.Text()
@@ -212,10 +229,16 @@ func (r *Rollout) putBackUnit(ctx context.Context, op probation.Operation, b pro
 		return err
 	}
 	if b.Down {
-		if s.ActiveState == "inactive" && s.Job == 0 {
+		if s.ActiveState == "inactive" && s.Job == 0 && !(op.Sided() && op.Moves(b)) {
 			return nil
 		}
+		if op.Sided() && op.Moves(b) {
+			return r.stopSide(ctx, s)
+		}
 		return ignoreNoUnit(r.Jobs.Stop(ctx, b.Service))
+	}
+	if op.Sided() && s.Running() {
+		return nil // it serves, and the check says whether it is what it should be
 	}
 	if restored, err := r.restored(ctx, op, b, s); err != nil || restored {
 		return err

@@ -104,6 +104,10 @@ type Rollout struct {
 	Alert func(ctx context.Context, op probation.Operation, inForce *probation.Release) error
 	// Lines returns the last lines that an invocation of a unit of this operation logged, redacted.
 	Lines func(ctx context.Context, op probation.Operation, invocation string) []string
+	// Runtime is the runtime folder, %t in a side's address.
+	Runtime string
+	// Connections counts who is connected to the Unix socket at a path.
+	Connections func(path string) (int, error)
 	// Payload finds the running container in a unit's cgroup; empty when there is none.
 	Payload func(controlGroup string) string
 	Log     *slog.Logger

@@ -10,15 +10,19 @@ import (
 	"toad/unitgen"
 )
 
-// doSwitch moves all units of a service to the candidate at once. Every step of it may be found half done.
+// doSwitch moves all units of a service to the candidate at once, or of two sides the idle one. Every step of it may be found half done.
 func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 	if svc.Operation.Phase == probation.Preparing {
 		before, err := r.before(ctx, *svc.Operation)
 		if err != nil {
 			return err
 		}
+		door, err := r.doorBefore(*svc.Operation)
+		if err != nil {
+			return err
+		}
 		ev := r.event(probation.SwitchBegun, "")
-		ev.Before, ev.Deadline = before, probation.NewDeadline(ev.At, svc.Operation.Enrollment.Limit.Deadline)
+		ev.Before, ev.DoorWas, ev.Deadline = before, door, probation.NewDeadline(ev.At, svc.Operation.Enrollment.Limit.Deadline)
 		_, err = r.apply(ctx, svc, ev)
 		return err
 	}
@@ -28,6 +32,9 @@ func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 	}
 	op := *svc.Operation
 	r.dropLimit(ctx, op, unitgen.Prepare)
+	if err := r.turnBack(op); err != nil {
+		return err
+	}
 	if err := r.admit(ctx, op); err != nil {
 		return err
 	}
@@ -42,6 +49,9 @@ func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 		}
 	}
 	for _, b := range op.Before {
+		if !op.Moves(b) {
+			continue
+		}
 		if err := r.replace(ctx, op, b); err != nil {
 			return fmt.Errorf("restart %s: %w", b.Service, err)
 		}
@@ -125,6 +135,9 @@ func (r *Rollout) letIn(ctx context.Context, op probation.Operation) error {
 		return err
 	}
 	for _, b := range op.Before {
+		if !op.Moves(b) {
+			continue
+		}
 		s, err := r.Units.State(ctx, b.Service)
 		if err == nil && !s.Running() && s.Job == 0 {
 			err = r.Jobs.Start(ctx, b.Service)
@@ -173,6 +186,9 @@ func (r *Rollout) bind(ctx context.Context, op probation.Operation, pin func(pro
 		}
 	}
 	for _, b := range op.Before {
+		if !op.Moves(b) {
+			continue
+		}
 		if err := pins.Write(b.Unit, pin(op, b).Text()); err != nil {
 			return err
 		}
@@ -181,6 +197,9 @@ func (r *Rollout) bind(ctx context.Context, op probation.Operation, pin func(pro
 		return err
 	}
 	for _, b := range op.Before {
+		if !op.Moves(b) {
+			continue
+		}
 		if err := r.verify(ctx, pin(op, b), b.Service); err != nil {
 			return err
 		}
@@ -205,6 +224,9 @@ func (r *Rollout) unbind(ctx context.Context, svc probation.Service, cause error
 	op := *svc.Operation
 	moved := false
 	for _, b := range op.Before {
+		if !op.Moves(b) {
+			continue
+		}
 		m, queued, err := r.moved(ctx, op, b)
 		if err != nil {
 			return err
@@ -260,6 +282,15 @@ func (r *Rollout) replace(ctx context.Context, op probation.Operation, b probati
 	moved, _, err := r.moved(ctx, op, b)
 	if err != nil || moved {
 		return err
+	}
+	if op.Sided() {
+		s, err := r.Units.State(ctx, b.Service)
+		if err == nil {
+			err = r.openSide(ctx, s)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	// Failures of earlier releases must not use up the start limit of this one.
 	_ = r.Jobs.ResetFailed(ctx, b.Service)

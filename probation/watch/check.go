@@ -43,6 +43,7 @@ type Check struct {
 	// MemoryLimit reports whether a unit or its container has a limit of memory of its own.
 	MemoryLimit func(unitgen.State) bool
 	Manager     string       // which run of the user manager this is
+	Runtime     string       // the runtime folder, %t in a side's address
 	Status      func(string) // the unit's status line
 	Log         *slog.Logger
 	// Lines returns the last lines that an invocation logged, redacted.
@@ -91,7 +92,8 @@ func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdi
 			c.tell(w, "cannot look: "+err.Error())
 		default:
 			w, verdict = w.Next(sample)
-			c.file.Outage = c.file.Outage.See(sample.Serving, c.Now())
+			beside := c.op.Sided() && c.phase == probation.Probation // the side in force serves meanwhile
+			c.file.Outage = c.file.Outage.See(sample.Serving || beside, c.Now())
 			verdict = c.podmansWords(ctx, w, verdict)
 			if err := c.keep(w, verdict); err != nil {
 				return verdict, err
@@ -123,7 +125,7 @@ func (c *Check) begin(id string, number int) error {
 	if deadline == nil || op.Phase.Terminal() {
 		return fmt.Errorf("%s is in %s, there is nothing to watch", id, op.Phase)
 	}
-	c.probe, err = newProbe(op.Enrollment.Ready)
+	c.probe, err = newProbe(op.Enrollment.Ready.Of(op.Asked(), c.Runtime))
 	if err != nil {
 		return err
 	}

@@ -15,30 +15,34 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	if s.Stopping, err = c.Units.Stopping(ctx); err != nil {
 		return s, err
 	}
-	up, former, group := true, false, ""
+	up, former, asked, group := true, false, -1, ""
 	for i, want := range w.Want {
 		u, in, err := c.unit(ctx, want.Service)
 		if err != nil {
 			return s, err
 		}
-		if i == 0 {
-			group = in
+		s.Units = append(s.Units, u)
+		if want.Down {
+			continue
 		}
 		up = up && u.ActiveState == "active" && u.Container != ""
 		former = former || u.Invocation == want.Replaces
-		s.Units = append(s.Units, u)
+		if asked < 0 {
+			asked, group = i, in
+		}
 	}
-	if s.Stopping || !up {
+	if s.Stopping || !up || asked < 0 {
 		s.Why = "not up"
 		return s, nil
 	}
-	s.Ready, s.Why = c.probe(ctx, c, s.Units[0])
+	u := s.Units[asked]
+	s.Ready, s.Why = c.probe(ctx, c, u)
 	// Within an invocation the unit has one cgroup, so nothing else of the unit needs another look.
-	after, err := c.Units.Invocation(ctx, s.Units[0].Service)
+	after, err := c.Units.Invocation(ctx, u.Service)
 	if err != nil {
 		return s, err
 	}
-	if after != s.Units[0].Invocation || c.Payload(group) != s.Units[0].Container {
+	if after != u.Invocation || c.Payload(group) != u.Container {
 		s.Ready, s.Why = false, "it was replaced while it was probed"
 	}
 	if s.Serving = s.Ready; former { // what is about to be replaced serves still, and is not judged

@@ -181,10 +181,15 @@ func address() string {
 	return ":8080"
 }
 
-// listener takes the socket systemd passed, if any. LISTEN_PID is not compared: a container's differs.
+// listener takes the socket systemd passed, if any, else makes the Unix socket that LISTEN names. LISTEN_PID is not
+// compared: a container's differs.
 func listener() (net.Listener, error) {
 	if n, _ := strconv.Atoi(os.Getenv("LISTEN_FDS")); n > 0 {
 		return net.FileListener(os.NewFile(3, "listener"))
+	}
+	if path := os.Getenv("LISTEN"); path != "" {
+		_ = os.Remove(path) // of the run before
+		return net.Listen("unix", path)
 	}
 	return net.Listen("tcp", address())
 }

@@ -71,11 +71,7 @@ func (w *Web) Up(t *testing.T, o Options) {
 		return s
 	}
 	if o.Faults {
-		binary, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("TOAD_BIN")), "toad-faults"))
-		if err != nil {
-			t.Fatalf("make faults: %v", err)
-		}
-		w.WriteFile(t, "/usr/local/bin/toad", string(binary), 0o755)
+		w.Faults(t)
 	}
 	w.quadlet = strings.ReplaceAll(or(o.Quadlet, Quadlet), "{image}", host.Repository+":"+or(o.Tag, "v1"))
 	w.WriteFile(t, "~/.config/containers/systemd/web.container", w.quadlet, 0o644)
@@ -92,6 +88,16 @@ func (w *Web) Up(t *testing.T, o Options) {
 		w.Serves(t, or(o.Tag, "v1"))
 	}
 	w.MustUser(t, "toad", "setup")
+}
+
+// Faults installs the binary with fault points.
+func (w *Web) Faults(t *testing.T) {
+	t.Helper()
+	binary, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("TOAD_BIN")), "toad-faults"))
+	if err != nil {
+		t.Fatalf("make faults: %v", err)
+	}
+	w.WriteFile(t, "/usr/local/bin/toad", string(binary), 0o755)
 }
 
 // Enroll writes the enrollment of the service web.
@@ -249,7 +255,7 @@ func (w *Web) Quiet(t *testing.T) {
 	var left string
 	ok := func() bool {
 		left = w.MustUser(t, "sh", "-c", `
-			systemctl --user list-units --all --plain --no-legend 'toad-act-*' 'toad-check-*' 'toad-prepare-*' 'toad-probation-*' 'toad-restore-*'
+			systemctl --user list-units --all --plain --no-legend 'toad-act-*' 'toad-check-*' 'toad-prepare-*' 'toad-probation-*' 'toad-restore-*' 'toad-drain-*'
 			systemctl --user list-units --state=failed --plain --no-legend
 			systemctl --user list-jobs --plain --no-legend | grep -v '^No jobs' || true
 			systemctl --user show-environment | grep TOAD_ || true

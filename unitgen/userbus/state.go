@@ -102,6 +102,7 @@ func decode(all map[string]dbus.Variant) unitgen.State {
 		Requires:                      get[[]string](all, "Requires"),
 		RequiredBy:                    get[[]string](all, "RequiredBy"),
 		BoundBy:                       get[[]string](all, "BoundBy"),
+		TriggeredBy:                   get[[]string](all, "TriggeredBy"),
 		DefaultDependencies:           get[bool](all, "DefaultDependencies"),
 		NeedDaemonReload:              get[bool](all, "NeedDaemonReload"),
 		UnitFileState:                 get[string](all, "UnitFileState"),

@@ -13,7 +13,7 @@ import (
 
 // Limits of any load, so that a mistake cannot become an attack on the machine.
 const (
-	MaxRate = 200
+	MaxRate = 500
 	MaxTime = 3 * time.Minute
 	timeout = 5 * time.Second
 )
@@ -32,8 +32,12 @@ func (a Answer) End() time.Time { return a.At.Add(a.Took) }
 
 // Run asks until the context ends or MaxTime is over, and returns when every answer is there.
 func Run(ctx context.Context, url string, rate int) []Answer {
+	return RunBy(ctx, &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}, url, rate)
+}
+
+// RunBy is Run with a client of the caller's, which makes a new connection each time.
+func RunBy(ctx context.Context, client *http.Client, url string, rate int) []Answer {
 	rate = min(max(rate, 1), MaxRate)
-	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	period := time.Second / time.Duration(rate)
 	var (
 		all  []Answer

@@ -1,0 +1,201 @@
+//go:build e2e
+
+// Package beside runs services of two sides, from the very files that docs/switch.md shows, and asserts that clients never
+// see a release that toad has not watched to the end.
+package beside
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"toad/tests/bench/load"
+	"toad/tests/host"
+	"toad/tests/scene"
+)
+
+// bed is a host with the service web as one section of the document sets it up.
+type bed struct {
+	*scene.Web
+	sides [2]string // instances
+}
+
+// options are what differs; the zero value is the usual.
+type options struct {
+	faults bool
+	drain  string
+	limits string
+	host   host.Options
+}
+
+const (
+	inForceByDefault = "v1"
+	quick            = "interval = \"100ms\"\ntimeout = \"1s\""
+)
+
+var (
+	section = regexp.MustCompile(`(?m)^##+ (.*)$`)
+	block   = regexp.MustCompile("(?ms)^(?:`(~/[^`]+)`\n\n)?```([a-z]+)\n(.*?)^```$")
+)
+
+// document is what one section of docs/switch.md shows: files by name, and what is to be typed.
+func document(t *testing.T, title string) (files map[string]string, commands string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "switch.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	for _, m := range section.FindAllStringSubmatchIndex(doc, -1) {
+		if doc[m[2]:m[3]] != title {
+			continue
+		}
+		doc = doc[m[1]:]
+		if next := section.FindStringIndex(doc); next != nil {
+			doc = doc[:next[0]]
+		}
+		files = map[string]string{}
+		for _, b := range block.FindAllStringSubmatch(doc, -1) {
+			switch {
+			case b[1] != "":
+				files[b[1]] = b[3]
+			case b[2] == "sh":
+				commands += b[3]
+			}
+		}
+		return files, commands
+	}
+	t.Fatalf("docs/switch.md has no section %q", title)
+	return nil, ""
+}
+
+// newBed sets a host up as a section says, with the test's image and times, and waits until v1 serves.
+func newBed(t *testing.T, title string, o options) *bed {
+	t.Helper()
+	b := &bed{Web: &scene.Web{Host: host.Up(t, o.host)}, sides: [2]string{"a", "b"}}
+	if strings.Contains(title, "TCP") {
+		b.sides = [2]string{"1", "2"}
+	}
+	if o.faults {
+		b.Faults(t)
+	}
+	files, commands := document(t, title)
+	if len(files) < 2 || commands == "" {
+		t.Fatalf("the section %q is not complete: %d files, %q", title, len(files), commands)
+	}
+	for name, text := range files {
+		text = strings.ReplaceAll(text, "registry.example.org/team/web:latest", host.Repository+":"+inForceByDefault)
+		text = strings.ReplaceAll(text, "registry.example.org/team/web", host.Repository)
+		if strings.HasSuffix(name, ".toml") {
+			text = strings.Replace(text, "/healthz\"\n", "/healthz\"\n"+quick+"\n", 1)
+			if o.limits == "" {
+				o.limits = "deadline = \"15s\"\nstable = \"1s\""
+			}
+			if o.drain != "" {
+				text += "drain = \"" + o.drain + "\"\n"
+			}
+			text += "\n[service.web.probation]\n" + o.limits + "\n"
+		}
+		b.WriteFile(t, name, text, 0o644)
+	}
+	b.MustUser(t, "sh", "-ec", commands)
+	b.Serves(t, inForceByDefault)
+	b.MustUser(t, "toad", "setup")
+	return b
+}
+
+// side is the unit of the nth side.
+func (b *bed) side(n int) string { return fmt.Sprintf("web@%s.service", b.sides[n]) }
+
+// door is the instance to which the link leads.
+func (b *bed) door(t *testing.T) string {
+	t.Helper()
+	to := b.MustUser(t, "readlink", ".local/state/toad/live/web.sock")
+	for _, s := range b.sides {
+		if strings.HasSuffix(to, "/web-"+s+".sock") || strings.HasSuffix(to, "/web/"+s+"/app.sock") {
+			return s
+		}
+	}
+	t.Fatalf("the door leads to %s", to)
+	return ""
+}
+
+// settled waits until nothing is owed any more, and asserts that one side runs, to which the door leads, and that the
+// other one is down and may not be started by anybody.
+func (b *bed) settled(t *testing.T, runs int) {
+	t.Helper()
+	b.Quiet(t)
+	if have := b.door(t); have != b.sides[runs] {
+		t.Errorf("the door leads to side %s, want %s\n%s", have, b.sides[runs], b.Log(t))
+	}
+	if have := b.Show(t, b.side(runs), "ActiveState"); have != "active" {
+		t.Errorf("%s, which is in force, is %s", b.side(runs), have)
+	}
+	if have := b.Show(t, b.side(1-runs), "ActiveState"); have != "inactive" {
+		t.Errorf("%s, which is idle, is %s\n%s", b.side(1-runs), have, b.Log(t))
+	}
+	pin := b.ReadFile(t, "~/.config/containers/systemd/web@"+b.sides[1-runs]+".container.d/zz-toad.conf")
+	if !strings.Contains(pin, "ExecCondition=") || !strings.Contains(pin, "_idle") {
+		t.Errorf("the pin of the idle side admits it:\n%s", pin)
+	}
+	b.MustUser(t, "systemctl", "--user", "start", b.side(1-runs))
+	if have := b.Show(t, b.side(1-runs), "ActiveState"); have != "inactive" {
+		t.Errorf("the idle side was started: it is %s", have)
+	}
+	pin = b.ReadFile(t, "~/.config/containers/systemd/web@"+b.sides[runs]+".container.d/zz-toad.conf")
+	if strings.Contains(pin, "TOAD_ADMITTED") {
+		t.Errorf("the pin of the side in force is fenced:\n%s", pin)
+	}
+}
+
+// asked is a load that runs while something happens.
+type asked struct {
+	stop func()
+	done sync.WaitGroup
+	all  []load.Answer
+}
+
+// load begins to ask the door, at a rate, on a new connection each time.
+func (b *bed) load(rate int) *asked {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &asked{stop: cancel}
+	a.done.Go(func() {
+		client := b.Client()
+		client.Timeout = time.Minute // a busy machine is not a refusal
+		a.all = load.RunBy(ctx, client, "http://127.0.0.1:8080/", rate)
+	})
+	time.Sleep(300 * time.Millisecond) // what the old release answers belongs to it
+	return a
+}
+
+// none ends the load, asserts that nobody was turned away, and that only the named versions answered.
+func (a *asked) none(t *testing.T, b *bed, versions ...string) load.Sum {
+	t.Helper()
+	a.stop()
+	a.done.Wait()
+	sum := load.Summarise(a.all)
+	failed, strange := map[string]int{}, map[string]int{}
+	for _, one := range a.all {
+		known := false
+		for _, v := range versions {
+			known = known || one.Version == v
+		}
+		switch {
+		case one.Status != 200:
+			failed[fmt.Sprintf("%d %s", one.Status, one.Err)]++
+		case !known:
+			strange[one.Version]++
+		}
+	}
+	if len(failed)+len(strange) > 0 {
+		t.Errorf("of %d requests failed %v; answered by somebody else %v\n%s", sum.Sent, failed, strange, b.Log(t))
+	}
+	t.Logf("%d requests, %d failed, slowest %v", sum.Sent, sum.Lost+sum.Wrong, sum.Slowest.Round(time.Millisecond))
+	return sum
+}
