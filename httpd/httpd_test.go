@@ -135,7 +135,7 @@ func assemble(t testing.TB) *fixture {
 	f.server = New(Options{
 		Deployments: &rollout.Rollout{Records: store, Units: f.units, Now: clock, Log: logger,
 			Program: unitgen.Program{Exe: "/toad", State: store.Dir()}},
-		Records: store, Log: logger, StateDir: store.Dir(), Registry: published{}, Tokens: f.tokens,
+		Records: store, Log: logger, StateDir: store.Dir(), Registry: published{}, Proofs: proven{}, Tokens: f.tokens,
 		Enrolled: enrolled{
 			"web": {Name: "web", Units: []string{"web.container"}, Image: "registry.example.org/team/web", Limit: limits},
 			"db":  {Name: "db", Units: []string{"db.container"}, Image: "registry.example.org/team/db", Limit: limits},

@@ -34,6 +34,7 @@ var statuses = map[probation.Code]int{
 	probation.CodeForbidden:        http.StatusForbidden,
 	probation.CodeUnavailable:      http.StatusServiceUnavailable,
 	CodeUnknownTag:                 http.StatusNotFound,
+	probation.CodeNotProven:        http.StatusNotFound, // of a proof that is asked for
 	probation.CodePullFailed:       http.StatusBadGateway,
 	probation.CodePullUnavailable:  http.StatusServiceUnavailable,
 }
@@ -58,6 +59,7 @@ func problemOf(err error) *api.Problem {
 	var p *api.Problem
 	var rejection *probation.Rejection
 	var tag *TagError
+	var unproven *ProofError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -69,6 +71,8 @@ func problemOf(err error) *api.Problem {
 		p := refuse(status, rejection.Code, rejection.Detail)
 		p.Generation, p.Operation = &rejection.Generation, rejection.Operation
 		return p
+	case errors.As(err, &unproven):
+		return refuse(statuses[unproven.Code], unproven.Code, withoutPaths(unproven.Error()))
 	case errors.As(err, &tag):
 		return refuse(statuses[tag.Code], tag.Code, withoutPaths(tag.Error()))
 	case errors.Is(err, record.ErrUnknown):

@@ -49,6 +49,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/services/:service", ofService(authstore.Read), s.service},
 		{http.MethodGet, "/v1/services/:service/operations", ofService(authstore.Read), s.operations},
 		{http.MethodGet, "/v1/services/:service/tags/:tag", ofService(authstore.Read), s.tag},
+		{http.MethodGet, "/v1/services/:service/proofs/:digest", ofService(authstore.Read), s.getProof},
+		{http.MethodPut, "/v1/services/:service/proofs/:digest", ofService(authstore.Deploy), s.putProof},
 		{http.MethodGet, "/v1/operations/:id", ofOperation(authstore.Read), s.operation},
 		{http.MethodGet, "/v1/operations/:id/log", ofOperation(authstore.Read), s.log},
 		{http.MethodGet, "/v1/tokens", need{local: true}, s.tokens},

@@ -78,6 +78,7 @@ type Options struct {
 	Enrolled    Enrolled
 	Registry    Registry
 	Tokens      Tokens
+	Proofs      Proofs
 	// Hosts are the names by which the API is asked over TCP, beside those of the loopback, in lower case.
 	Hosts   []string
 	Planner Planner

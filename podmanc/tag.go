@@ -46,8 +46,8 @@ func rawManifest(ctx context.Context, tagged reference.NamedTagged) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	sys := &types.SystemContext{AuthFilePath: os.Getenv("REGISTRY_AUTH_FILE")}
-	if err := environment.UpdateRegistriesConf(sys); err != nil { // $CONTAINERS_REGISTRIES_CONF
+	sys, err := systemContext()
+	if err != nil {
 		return nil, err
 	}
 	src, err := ref.NewImageSource(ctx, sys)
@@ -56,4 +56,10 @@ func rawManifest(ctx context.Context, tagged reference.NamedTagged) ([]byte, err
 	}
 	data, _, err := src.GetManifest(ctx, nil)
 	return data, errors.Join(err, src.Close())
+}
+
+// systemContext is what Podman as this user knows of registries and logins.
+func systemContext() (*types.SystemContext, error) {
+	sys := &types.SystemContext{AuthFilePath: os.Getenv("REGISTRY_AUTH_FILE")}
+	return sys, environment.UpdateRegistriesConf(sys) // $CONTAINERS_REGISTRIES_CONF
 }

@@ -33,6 +33,7 @@ const (
 	CodeStopped            Code = "stopped"           // by an operator, during probation
 	CodeCandidateExited    Code = "candidate_exited"  // or spent its restart budget
 	CodeProgramMismatch    Code = "program_mismatch"  // the image is another program
+	CodeNotProven          Code = "not_proven"        // it is required to have run well elsewhere
 	CodeWrongImage         Code = "wrong_image"       // something else than the candidate runs
 	CodeInterrupted        Code = "interrupted"       // the host's trouble, not the candidate's
 )
@@ -53,6 +54,7 @@ type Request struct {
 	ExpectedGeneration *int
 	Retry              bool
 	ProgramChange      bool
+	WaitProof          time.Duration
 	Rollback           bool // "toad rollback": the digest is left to the decision
 	Key                string
 	Body               string // sha256 of the request's meaning
@@ -110,11 +112,11 @@ func (s Service) accepted(e Enrollment, req Request, candidate Release, now Inst
 	candidate.Generation, candidate.PromotedAt, candidate.Side = s.Generation, time.Time{}, ""
 	s.Operation = &Operation{
 		ID: OperationID(s.Name, s.Generation), Service: s.Name, Generation: s.Generation, Phase: Accepted,
-		Rollback: req.Rollback, Retry: req.Retry, ProgramChange: req.ProgramChange, Key: req.Key, Body: req.Body, By: req.By,
+		Rollback: req.Rollback, Retry: req.Retry, ProgramChange: req.ProgramChange, WaitProof: req.WaitProof, Key: req.Key, Body: req.Body, By: req.By,
 		AcceptedAt: now.Wall.UTC(), Since: now.Wall.UTC(), Enrollment: e,
 		Candidate: candidate,
 		Previous:  s.Promoted,
-		PrepareBy: NewDeadline(now, e.Limit.Pull),
+		PrepareBy: NewDeadline(now, e.Limit.Pull+req.WaitProof),
 	}
 	return s
 }

@@ -97,6 +97,8 @@ type Operation struct {
 	// empty when that could not be read.
 	ProgramChange bool   `json:"program_change,omitempty"`
 	Program       string `json:"program,omitempty"`
+	// WaitProof is how much longer the preparation may take, for a proof that is still to come.
+	WaitProof time.Duration `json:"wait_proof,omitempty"`
 
 	Key        string     `json:"key"`  // idempotency key
 	Body       string     `json:"body"` // sha256 of the request, to tell a replay from another request
@@ -158,6 +160,8 @@ type Service struct {
 	// Programs are the identities of what has been promoted here, newest last; another one is not switched to unasked.
 	Programs []string `json:"programs,omitempty"`
 	Totals   Totals   `json:"totals,omitzero"`
+	// RanWell are releases that this host has itself seen run well for long, newest last; they need no proof from elsewhere.
+	RanWell []Release `json:"ran_well,omitempty"`
 	// Unpinned is the generation at which the pins were given up; what came before tells nothing of the units since.
 	Unpinned int `json:"unpinned,omitempty"`
 	// ByID says that Podman knows the image in force by nothing but its id: it came back from its archive.

@@ -70,6 +70,27 @@ func Pause(kind Kind, op string, n int, after time.Duration, p Program) Unit {
 	return timer(kind, op, n, property("TimersMonotonic", []monotonic{{"OnActiveSec", usec(after)}}), p)
 }
 
+// ProveTimer looks, once a promoted release has run for long enough, whether it is proven. It bounds nothing: the hourly
+// tick does the same.
+func ProveTimer(op string, at time.Time, p Program) Unit {
+	name := "toad-prove-" + op + ".timer"
+	says := "toad: " + op + " may have run long enough here to be proven"
+	return Unit{
+		Name: name,
+		Properties: []sd.Property{
+			sd.PropDescription(says),
+			property("TimersCalendar", []calendar{{"OnCalendar", instant(at)}}),
+			property("AccuracyUSec", usec(time.Second)),
+			property("RemainAfterElapse", false),
+			collect,
+		},
+		Aux: []Unit{{Name: serviceOf(name), Properties: append([]sd.Property{
+			sd.PropDescription(says), sd.PropType("oneshot"), property("TimeoutStartUSec", usec(10*time.Minute)),
+			property("TimeoutStopUSec", usec(stopTimeout)), afterBus, collect,
+		}, p.runs("tick")...)}},
+	}
+}
+
 func bounds(kind Kind, op string) string {
 	switch kind {
 	case Prepare:

@@ -90,7 +90,7 @@ func tickCmd(g *globals) *ffcli.Command {
 			return onHost(ctx, g, func(h *host) error {
 				h.tellDamaged(ctx)
 				h.nudge(ctx) // what a boot has stopped
-				return errors.Join(h.rollout.Resume(ctx), h.rollout.BringBack(ctx), h.look(ctx))
+				return errors.Join(h.rollout.Resume(ctx), h.rollout.BringBack(ctx), h.look(ctx), h.prove(ctx))
 			})
 		},
 	}

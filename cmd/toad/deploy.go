@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"time"
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
@@ -24,6 +25,7 @@ type deployment struct {
 	generation int // -1: the one the service is at now
 	retry      bool
 	program    bool
+	waitProof  time.Duration
 	detach     bool
 	dry        bool
 	key        string
@@ -35,6 +37,7 @@ func deployCmd(g *globals) *ffcli.Command {
 	fs.IntVar(&d.generation, "expect-generation", -1, "refuse unless the service is at generation `N`; default: the one it is at now")
 	fs.BoolVar(&d.retry, "retry", false, "try a release again that failed here")
 	fs.BoolVar(&d.program, "program-change", false, "accept an image that runs another program than the service ran before")
+	fs.DurationVar(&d.waitProof, "wait-proof", 0, "wait up to `DURATION` for the proof that is required of it, e.g. 30m")
 	fs.BoolVar(&d.detach, "detach", false, "do not follow; exit as soon as it is accepted")
 	fs.BoolVar(&d.dry, "dry-run", false, "do all that comes before the switch, change nothing, and print the plan")
 	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and flags")
@@ -102,7 +105,14 @@ func (d *deployment) run(ctx context.Context) error {
 
 func (d *deployment) request(current int) api.DeployRequest {
 	g := d.expected(current)
-	return api.DeployRequest{Digest: d.digest, ExpectedGeneration: &g, Retry: d.retry, ProgramChange: d.program}
+	return api.DeployRequest{Digest: d.digest, ExpectedGeneration: &g, Retry: d.retry, ProgramChange: d.program, WaitProof: durationText(d.waitProof)}
+}
+
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }
 
 // checkGeneration refuses a number that would be taken for none.
@@ -129,6 +139,9 @@ func (d *deployment) idempotencyKey(current int) string {
 	wish := []any{"deploy", d.service, d.digest, d.expected(current), d.retry}
 	if d.program {
 		wish = append(wish, "program_change")
+	}
+	if d.waitProof > 0 {
+		wish = append(wish, d.waitProof.String())
 	}
 	data, err := json.Marshal(wish)
 	if err != nil {

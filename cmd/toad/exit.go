@@ -95,7 +95,7 @@ func exitOf(phase probation.Phase, code probation.Code) int {
 		switch code {
 		case probation.CodePullUnavailable:
 			return exitAgain
-		case probation.CodeDigestRefused, probation.CodeProgramMismatch, "not_proven":
+		case probation.CodeDigestRefused, probation.CodeProgramMismatch, probation.CodeNotProven:
 			return exitRefused
 		}
 		return exitFailed

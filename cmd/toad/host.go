@@ -35,6 +35,15 @@ func now() probation.Instant {
 	return i
 }
 
+// uptime is CLOCK_MONOTONIC, by which systemd says since when a unit is active. It stands still while the host sleeps.
+func uptime() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
 // notRoot keeps the host's root from writing files into a user's folders that the user's toad could then not change.
 func notRoot() error {
 	if os.Geteuid() != 0 || inUserNamespace() {

@@ -18,7 +18,7 @@ import (
 
 // commands are all subcommands, in the order of the help.
 var commands = []func(*globals) *ffcli.Command{
-	deployCmd, rollbackCmd, statusCmd, logCmd, diffCmd, tokenCmd, unpinCmd, doctorCmd, setupCmd, versionCmd,
+	deployCmd, rollbackCmd, statusCmd, logCmd, diffCmd, tokenCmd, unpinCmd, proofCmd, doctorCmd, setupCmd, versionCmd,
 	serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,
 }
 

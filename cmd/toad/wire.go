@@ -77,7 +77,7 @@ func wireUp(g *globals) (*host, error) {
 			Listen: installed.texts(), Hosts: installed.hosts},
 		Runtime: runtimeDir, Connections: connections,
 		Now: now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
-		Identify: h.identify,
+		Identify: h.identify, Unproven: h.unproven, Promoted: h.promoted, Ready: h.ready, Uptime: uptime,
 	}
 	return h, nil
 }

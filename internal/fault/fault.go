@@ -64,6 +64,8 @@ var Points = []Row{
 
 	{"serve.heartbeat", "the daemon is about to show that it is not hung", "tests/promote: TestAHangKillsTheDaemon"},
 	{"file.*.serve.alive", "the file by which it shows it", "serve.heartbeat"},
+	{"podman.attach.before", "a proof is about to be stored beside an image in its registry", "tests/rehearsal: no operation waits for it, and it is done again until it is kept here too"},
+	{"podman.attach.after", "it is stored", "tests/rehearsal"},
 	{"retain.blob", "a layer is written, not flushed", "podman.retain.before: an archive counts from its index on"},
 	{"file.remove.*.sock", "a door that led nowhere before is about to lead nowhere again", "record.put.restoring: it was turned in promoting only"},
 	{"file.removed.*.sock", "it leads nowhere", "record.put.restoring"},

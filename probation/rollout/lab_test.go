@@ -63,7 +63,8 @@ type lab struct {
 	kept     map[string]bool          // archives, by image id
 	run      rollout.Container        // what runs as web.service; zero if nothing does
 	starts   int
-	unwell   map[string]bool   // image ids of releases that fail
+	unwell   map[string]bool // image ids of releases that fail
+	unproven string
 	programs map[string]string // what images run, by image id
 	override string            // an image that another file's drop-in puts in the place of the pin's
 	noRetain error
@@ -126,9 +127,13 @@ func inMemory(t *testing.T) string {
 func (l *lab) toad() *rollout.Rollout {
 	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Quadlet: l.dirs,
 		Program: unitgen.Program{Exe: "/toad"}, Now: l.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Free:    func(string) (uint64, error) { return 1 << 40, nil },
-		Payload: func(cgroup string) string { return strings.TrimPrefix(cgroup, "/") },
-		Lines:   func(context.Context, probation.Operation, string) []string { return []string{"last words"} },
+		Free:     func(string) (uint64, error) { return 1 << 40, nil },
+		Payload:  func(cgroup string) string { return strings.TrimPrefix(cgroup, "/") },
+		Lines:    func(context.Context, probation.Operation, string) []string { return []string{"last words"} },
+		Unproven: func(context.Context, probation.Operation, probation.Release, bool) string { return l.unproven },
+		Promoted: func(context.Context, probation.Operation) {},
+		Ready:    func(context.Context, probation.Ready, unitgen.State) (bool, string) { return true, "" },
+		Uptime:   func() time.Duration { return time.Since(l.born) },
 		Identify: func(_ context.Context, _ probation.Operation, id string) (string, error) {
 			return l.programs[id], nil
 		},

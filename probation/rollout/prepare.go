@@ -165,12 +165,19 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 			return ev, err
 		}
 	}
+	if err := r.proven(ctx, svc, op, op.Candidate, op.WaitProof > 0); err != nil {
+		return ev, err
+	}
 	var img Image
 	ev.Candidate, img, err = r.pull(ctx, op)
 	if err != nil {
 		return ev, err
 	}
 	ev.Candidate.Side = idle
+	// Once more, now that it is known what the digest stands for here.
+	if err := r.proven(ctx, svc, op, ev.Candidate, false); err != nil {
+		return ev, err
+	}
 	if has, decided := quadlet.HasHealthcheck(generated(states[0])); op.Enrollment.Ready.Health && !has && (decided || !img.Healthcheck) {
 		return ev, fail(probation.CodeNoHealthcheck, "readiness is Podman's health check, but neither %s nor the image has one; add HealthCmd= to the unit, or choose another probe",
 			op.Enrollment.Units[0])

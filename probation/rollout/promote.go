@@ -121,6 +121,9 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 			return fmt.Errorf("alert of %s: %w", op.ID, err)
 		}
 	}
+	if op.Phase == probation.Promoted {
+		r.Promoted(ctx, op)
+	}
 	op.Released = true
 	// A record that is damaged later is rebuilt from this copy.
 	if err := r.Records.Archive(op); err != nil {

@@ -100,6 +100,14 @@ type Rollout struct {
 	// Identify reads what an image's program is, e.g. "go:example.org/shop/cmd/web"; empty when that cannot be told. The
 	// error is of the host, and worth another try.
 	Identify func(ctx context.Context, op probation.Operation, imageID string) (string, error)
+	// Unproven says what keeps a release from being switched to until it is proven elsewhere; empty when nothing does. With
+	// ask it may look for a proof outside of this host.
+	Unproven func(ctx context.Context, op probation.Operation, rel probation.Release, ask bool) (why string)
+	// Ready probes a unit once. Uptime is CLOCK_MONOTONIC, by which systemd says since when a unit is active.
+	Ready  func(ctx context.Context, r probation.Ready, st unitgen.State) (ready bool, why string)
+	Uptime func() time.Duration
+	// Promoted is told of each promotion, perhaps more than once.
+	Promoted func(ctx context.Context, op probation.Operation)
 	// Alert tells of how a decided operation ended; the same end is told once, however often it is asked to.
 	Alert func(ctx context.Context, op probation.Operation, inForce *probation.Release) error
 	// Lines returns the last lines that an invocation of a unit of this operation logged, redacted.

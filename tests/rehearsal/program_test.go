@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package gates shows that a healthy image which is the wrong one is refused before anything is stopped.
-package gates
+// Package rehearsal ships the wrong program, and what never ran anywhere else, and shows that neither is switched to.
+package rehearsal
 
 import (
 	"strings"

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"toad/internal/atomicfile"
+	"toad/probation"
+	"toad/probation/proof"
+	"toad/probation/watch"
+	"toad/unitgen"
+)
+
+// prove states, of every release in force that has run well for long enough, that it did; and it keeps in mind what ran
+// well here, where that is asked for. It is repeated until it is stored.
+func (h *host) prove(ctx context.Context) error {
+	p, err := policy()
+	if err != nil {
+		h.log.Error("no proof is made, and no new release is taken: the proof policy cannot be read", "err", err)
+		return nil
+	}
+	names, err := h.records.Names()
+	if err != nil {
+		return err
+	}
+	all := []error{h.nag(p, names)}
+	for _, n := range names {
+		if !p.Proves(n) && len(p.For(n)) == 0 {
+			continue
+		}
+		if err := h.proveService(ctx, p, n); err != nil {
+			all = append(all, fmt.Errorf("prove %s: %w", n, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// promoted is told of each promotion, and has the proof looked for when it may be due.
+func (h *host) promoted(ctx context.Context, op probation.Operation) {
+	p, err := policy()
+	if err != nil || !p.Proves(op.Service) && len(p.For(op.Service)) == 0 {
+		return
+	}
+	h.armProof(ctx, op.ID, afterOf(p))
+}
+
+func (h *host) armProof(ctx context.Context, op string, in time.Duration) {
+	// A second later than exactly then: a unit is active a little before the record says so.
+	err := h.bus.Create(ctx, unitgen.ProveTimer(op, time.Now().Add(in+time.Second), h.rollout.Program))
+	if err != nil && !errors.Is(err, unitgen.ErrExists) {
+		h.log.Warn("the proof is left to the hourly tick", "operation", op, "err", err)
+	}
+}
+
+func afterOf(p proof.Policy) time.Duration {
+	if p.Prove != nil {
+		return p.Prove.After
+	}
+	return proof.DefaultAfter
+}
+
+func (h *host) proveService(ctx context.Context, p proof.Policy, name string) error {
+	svc, err := h.records.Service(name)
+	if err != nil || svc.Promoted == nil || svc.Promoted.Generation == 0 || svc.Active() != nil {
+		return nil // a damaged one is told elsewhere
+	}
+	since, left, err := h.rollout.RunsWell(ctx, svc, afterOf(p))
+	if err != nil {
+		h.log.Info("not proven: "+err.Error(), "service", name)
+		return nil
+	}
+	op := probation.OperationID(name, svc.Promoted.Generation)
+	if left > 0 {
+		h.armProof(ctx, op, left)
+		return nil
+	}
+	if err := h.rollout.KeepWell(ctx, name, svc.Promoted.Generation); err != nil {
+		return err
+	}
+	if !p.Proves(name) || svc.Refusal(*svc.Promoted) != nil || svc.Promoted.Digest == "" {
+		return nil
+	}
+	if have, err := h.records.Proofs(name, svc.Promoted.Digest); err != nil || have[p.Prove.Prover] != nil {
+		return err
+	}
+	return h.mint(ctx, *p.Prove, svc, since)
+}
+
+// mint signs what was seen, and stores it last, so that whatever fails is done again.
+func (h *host) mint(ctx context.Context, by proof.Prove, svc probation.Service, since time.Time) error {
+	key, err := readKey(by.KeyFile)
+	if err != nil {
+		return err
+	}
+	rel, repository := *svc.Promoted, svc.Operation.Enrollment.Image
+	ref := repository + "@" + rel.Digest
+	digests, id, err := h.podman.Manifest(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if id != rel.ImageID {
+		return fmt.Errorf("%s is image %.12s in the registry, but %.12s runs here", ref, id, rel.ImageID)
+	}
+	op := probation.OperationID(svc.Name, rel.Generation)
+	restarts := 0
+	for _, s := range h.records.Watch(op).Seen {
+		restarts += max(s.Automatic, s.Invocations, s.Containers)
+	}
+	envelope, err := proof.Sign(ctx, proof.NewStatement(repository, digests, proof.Predicate{Service: svc.Name, Platform: platform(),
+		Prover: by.Prover, Since: since.Truncate(time.Second), ProvenAt: time.Now().UTC().Truncate(time.Second), StableFor: by.After.String(), Restarts: restarts,
+		Version: version}), key)
+	if err != nil {
+		return err
+	}
+	if by.Carry == proof.Registry {
+		if err := h.podman.Attach(ctx, ref, proof.ArtifactType, envelope); err != nil {
+			return err
+		}
+	}
+	if err := h.records.PutProof(svc.Name, by.Prover, digests, envelope); err != nil {
+		return err
+	}
+	h.log.Info("proven: "+rel.Digest+" ran well here for "+by.After.String(), "service", svc.Name, "operation", op, "prover", by.Prover)
+	return nil
+}
+
+// ready probes a unit once.
+func (h *host) ready(ctx context.Context, r probation.Ready, st unitgen.State) (bool, string) {
+	return watch.Look(ctx, r, []string{st.Name}, h.bus, containers{h.podman}, payload)
+}
+
+// readKey reads a private key that nobody else can read.
+func readKey(path string) (proof.PrivateKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return proof.PrivateKey{}, fmt.Errorf("key of [prove]: %w; make one with: toad proof keygen %s", err, path)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return proof.PrivateKey{}, fmt.Errorf("key of [prove]: %s can be read by others; chmod 600 %[1]s", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return proof.PrivateKey{}, fmt.Errorf("key of [prove]: %w", err)
+	}
+	key, err := proof.ParsePrivate(text)
+	if err != nil {
+		return key, fmt.Errorf("key of [prove]: %s: %w", path, err)
+	}
+	return key, nil
+}
+
+// nag says every hour which services were once held to proofs and are no more. To take a requirement away is the way
+// around it in an emergency; it is not to be forgotten.
+func (h *host) nag(p proof.Policy, names []string) error {
+	path := filepath.Join(h.records.Dir(), "proofs", "required.json")
+	var once []string
+	if data, err := os.ReadFile(path); err == nil {
+		_ = json.Unmarshal(data, &once)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	known := slices.Clone(once)
+	var lifted []string
+	for _, n := range names {
+		required := len(p.For(n)) > 0
+		switch {
+		case required && !slices.Contains(known, n):
+			known = append(known, n)
+		case !required && slices.Contains(known, n):
+			lifted = append(lifted, n)
+		}
+	}
+	if len(lifted) > 0 {
+		h.log.Warn("no proof is required any more of "+strings.Join(lifted, ", ")+"; put the [[require]] entry back, or, if that is for good, remove "+path,
+			"event", "proof_not_required")
+	}
+	if len(known) == len(once) {
+		return nil
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	data, err := json.Marshal(known)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, data, 0o600)
+}
