@@ -65,7 +65,8 @@ var classes = []struct {
 	{ErrPlatform, regexp.MustCompile(`no image found in (image index|manifest list) for architecture`)},
 	{ErrUnavailable, regexp.MustCompile(`connection (refused|reset)|no such host|no route to host|network is unreachable` +
 		`|timeout|timed out|deadline exceeded|context canceled|\beof\b|broken pipe|use of closed network connection` +
-		`|too ?many ?requests|temporary failure|server misbehaving|digest did not match` +
+		`|too ?many ?requests|temporary failure|server misbehaving` + // then what was changed on the way
+		`|digest did not match|does not match (expected|provided manifest digest)` +
 		`|(status|code|http)\W{0,3}(429|5\d\d)\b|service unavailable|bad gateway|internal server error`)},
 	{ErrDenied, regexp.MustCompile(`unauthorized|authentication required|invalid username/password|no basic auth` +
 		`|\bdenied\b|forbidden|(status|code|http)\W{0,3}40[13]\b`)},

@@ -150,6 +150,9 @@ func (c *Client) pullError(ctx context.Context, ref string, err error, secrets [
 	}
 	if ended := ctx.Err(); ended != nil {
 		e.Class, e.cause = ErrUnavailable, ended
+		if errors.Is(ended, context.DeadlineExceeded) {
+			e.Detail = "it did not end within the time it may take"
+		}
 	}
 	return e
 }

@@ -27,10 +27,11 @@ type UnitSample struct {
 	Job         string // type of the job queued for it; empty when there is none
 	StopSeen    bool   // a stop job was queued since the last sample
 	ExitStatus  int
-	MemoryLimit bool   // the unit or its container has a limit of memory of its own
-	Container   string // id of the container in the unit's cgroup
-	ImageID     string // its image
-	Operation   string // its io.toad.operation label
+	RestartIn   time.Duration // while it waits for an automatic restart: how long still, 0 if that is not known
+	MemoryLimit bool          // the unit or its container has a limit of memory of its own
+	Container   string        // id of the container in the unit's cgroup
+	ImageID     string        // its image
+	Operation   string        // its io.toad.operation label
 }
 
 // Sample is one look at a service.
@@ -41,6 +42,7 @@ type Sample struct {
 	Serving  bool          // it passed too, or did for the release that is about to be replaced
 	Why      string        // what the probe found
 	Stopping bool          // the user manager is going down
+	Left     time.Duration // until the deadline
 }
 
 // Verdict is what a check came to; Kind is Stable, Unfit, Stopped or empty while undecided.
@@ -132,7 +134,7 @@ func (w Watch) Next(s Sample) (Watch, Verdict) {
 	}
 	ready, why, restarts := true, s.Why, w.Restarts()
 	for i := range w.Want {
-		unitReady, unitWhy, verdict := w.judge(i, s.Units[i])
+		unitReady, unitWhy, verdict := w.judge(i, s.Units[i], s.Left)
 		if verdict.Kind != "" {
 			return w.broken(verdict.Reason), verdict
 		}
@@ -204,7 +206,7 @@ func (w Watch) allDown() bool {
 
 // judge looks at one unit: whether it may count as ready, why not, and the verdict if it is plain already. It counts
 // restarts into w.Seen[i].
-func (w *Watch) judge(i int, u UnitSample) (ready bool, why string, v Verdict) {
+func (w *Watch) judge(i int, u UnitSample, left time.Duration) (ready bool, why string, v Verdict) {
 	want, seen := w.Want[i], &w.Seen[i]
 	if want.Down {
 		down := u.Job == "" && (u.ActiveState == "inactive" || u.ActiveState == "failed")
@@ -217,12 +219,12 @@ func (w *Watch) judge(i int, u UnitSample) (ready bool, why string, v Verdict) {
 		if !w.Queued || u.Invocation == want.Replaces {
 			return false, u.Service + " is about to be restarted", Verdict{}
 		}
-		if u.Job != "" { // the restart is under way: the baseline is the invocation it leaves
+		if u.Job != "" && !w.candidateStarts(u) { // the restart is under way: the baseline is the invocation it leaves
 			return false, u.Service + " is starting", Verdict{}
 		}
 	}
 	w.count(i, u)
-	if v := w.unitVerdict(i, u); v.Kind != "" {
+	if v := w.unitVerdict(i, u, left); v.Kind != "" {
 		return false, "", v
 	}
 	switch {
@@ -234,6 +236,13 @@ func (w *Watch) judge(i int, u UnitSample) (ready bool, why string, v Verdict) {
 		return false, fmt.Sprintf("the container of %s is not %s's", u.Service, want.Operation), Verdict{}
 	}
 	return true, "", Verdict{}
+}
+
+// candidateStarts says that a start job which is not done is the candidate's own: a unit that tells when it is ready keeps
+// its job until then. Of several units one may be started twice, by its own job and by another's.
+func (w *Watch) candidateStarts(u UnitSample) bool {
+	want := w.Want[0]
+	return len(w.Want) == 1 && want.Operation != "" && u.Operation == want.Operation && u.ActiveState == "activating" && u.SubState == "start"
 }
 
 // count adds the restarts that this sample shows. NRestarts, invocations and containers each may miss some, or be
@@ -293,7 +302,7 @@ func unheard(s Seen, u UnitSample) bool {
 // memory, which is the release's doing only where the unit's own limit was met.
 const killed = 128 + 9
 
-func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
+func (w *Watch) unitVerdict(i int, u UnitSample, left time.Duration) Verdict {
 	want, seen := w.Want[i], w.Seen[i]
 	waiting := u.SubState == "auto-restart" || u.SubState == "auto-restart-queued" || u.SubState == "failed-before-auto-restart"
 	unfit := func(format string, args ...any) Verdict {
@@ -312,6 +321,10 @@ func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 		}
 		return v
 	}
+	ended := fmt.Sprintf("exited with status %d (%s)", seen.ExitStatus, orSuccess(seen.Result))
+	if seen.Result == "timeout" {
+		ended = fmt.Sprintf("was ended by systemd at a time limit of the unit's own, e.g. TimeoutStartSec= (timeout, exit status %d)", seen.ExitStatus)
+	}
 	switch {
 	case u.Container != "" && want.ImageID != "" && u.ImageID != "" && u.ImageID != want.ImageID:
 		return Verdict{Kind: Unfit, Code: CodeWrongImage,
@@ -320,8 +333,9 @@ func (w *Watch) unitVerdict(i int, u UnitSample) Verdict {
 		return unfit("%s restarted %d times (budget %d), last exit status %d (%s)",
 			u.Service, w.Restarts(), w.Budget, seen.ExitStatus, orSuccess(seen.Result))
 	case waiting && w.Restarts()+1 > w.Budget:
-		return unfit("%s exited with status %d (%s) and its restart is over the budget of %d",
-			u.Service, seen.ExitStatus, orSuccess(seen.Result), w.Budget)
+		return unfit("%s %s and its restart is over the budget of %d", u.Service, ended, w.Budget)
+	case waiting && u.RestartIn > left:
+		return unfit("%s %s and its restart would come after the deadline", u.Service, ended)
 	case u.ActiveState == "failed" && u.Job == "" && !waiting:
 		return unfit("%s failed with exit status %d (%s)", u.Service, seen.ExitStatus, orSuccess(seen.Result))
 	case u.ActiveState == "inactive" && u.Job == "" && !waiting && u.Restart == "always":

@@ -9,6 +9,7 @@ import (
 
 // podmanRun is a generated ExecStart= taken apart: podman [global options] run [options] image [command].
 type podmanRun struct {
+	global  []option // of podman itself
 	options []option // of run, in order
 	image   string
 }
@@ -36,11 +37,12 @@ func parseRun(argv []string, wanted string) (podmanRun, error) {
 	if len(argv) == 0 || filepath.Base(argv[0]) != "podman" {
 		return podmanRun{}, errors.New("does not start podman")
 	}
-	_, rest := options(argv[1:], switches, "run")
+	run := podmanRun{}
+	var rest []string
+	run.global, rest = options(argv[1:], switches, "run")
 	if len(rest) == 0 || rest[0] != "run" {
 		return podmanRun{}, errors.New("is not a podman run")
 	}
-	run := podmanRun{}
 	run.options, rest = options(rest[1:], runSwitches, wanted)
 	if len(rest) == 0 {
 		return podmanRun{}, errors.New("has no image")

@@ -58,6 +58,31 @@ func TestTheLastOfSeveralOptionsCounts(t *testing.T) {
 	}
 }
 
+// A Podman that looks elsewhere would not find the image that toad has pulled, nor toad the container.
+func TestWhatLeadsElsewhere(t *testing.T) {
+	for _, c := range []struct{ argv, env, says string }{
+		{"podman --root /x run IMAGE", "", "--root"},
+		{"podman --root=/x run IMAGE", "", "--root"},
+		{"podman -r run IMAGE", "", "--remote"},
+		{"podman -c other run IMAGE", "", "--connection"},
+		{"podman --url tcp://x run IMAGE", "", "--url"},
+		{"podman run --rootfs IMAGE", "", "folder"},
+		{"podman run --cgroups=split --cgroups no-conmon IMAGE", "", "--cgroups=no-conmon"},
+		{"podman run IMAGE", "CONTAINER_HOST", "CONTAINER_HOST"},
+		{"podman run IMAGE --root", "PODMAN_SYSTEMD_UNIT", ""},
+		{"podman --module=m.conf --log-level debug run --cgroups=split --root x IMAGE", "", ""},
+	} {
+		run, err := parseRun(strings.Fields(strings.ReplaceAll(c.argv, "IMAGE", wantedRef)), wantedRef)
+		if err != nil {
+			t.Fatal(err)
+		}
+		what, fix, _ := leads(Generated{EnvNames: strings.Fields(c.env)}, run)
+		if !strings.Contains(what, c.says) || (what == "") != (c.says == "") || (what == "") != (fix == "") {
+			t.Errorf("%s %s: have %q, want %q", c.env, c.argv, what, c.says)
+		}
+	}
+}
+
 func FuzzParseRun(f *testing.F) {
 	f.Add("/usr/bin/podman\nrun\n-dit\n--name\nx\n--\nIMAGE")
 	f.Add("podman\n-\nrun\n--=\n-=\n-")

@@ -137,6 +137,27 @@ func checkSame(s Setting, ref, image string) Problems {
 	return nil
 }
 
+// lastThat is the last setting of its kind: of systemd's own drop-ins, else of the Quadlet's files.
+func (src Source) lastThat(g Generated, match func(Setting) bool) (Setting, bool) {
+	for _, path := range slices.Backward(g.DropInPaths) {
+		s, err := readUnit(path)
+		if err != nil {
+			continue
+		}
+		for _, each := range slices.Backward(s) {
+			if match(each) {
+				return each, true
+			}
+		}
+	}
+	for _, each := range slices.Backward(src.settings) {
+		if match(each) {
+			return each, true
+		}
+	}
+	return Setting{}, false
+}
+
 // checkCommand judges what would run. It sees what no file of the Quadlet says: a drop-in of systemd's own.
 func checkCommand(src Source, g Generated, image string) Problems {
 	for _, path := range slices.Backward(g.DropInPaths) {
@@ -153,6 +174,13 @@ func checkCommand(src Source, g Generated, image string) Problems {
 	run, err := theRun(g, written.Value)
 	if err != nil {
 		blame.What = "runs " + err.Error() + ": toad pins units that run one container"
+		return Problems{blame}
+	}
+	if what, fix, undoes := leads(g, run); what != "" {
+		blame.What, blame.Fix = what, fix
+		if s, ok := src.lastThat(g, undoes); ok {
+			blame.File, blame.Line, blame.Key = s.File, s.Line, fmt.Sprintf("[%s] %s", s.Section, s.Key)
+		}
 		return Problems{blame}
 	}
 	if filepath.Base(written.File) == pinName && run.image == written.Value {

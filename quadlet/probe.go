@@ -15,24 +15,13 @@ import (
 // CheckProbe refuses a probe over TCP whose port the unit does not hold: whatever answers there, it is not the service.
 // A port is the unit's when it publishes it, when a held socket passes it in, or when it shares the host's network.
 func CheckProbe(e probation.Enrollment, g Generated) error {
-	address := e.Ready.TCP
-	if strings.HasPrefix(e.Ready.HTTP, "http://") {
-		u, err := url.Parse(e.Ready.HTTP)
-		if err != nil {
-			return Problem{Key: "ready.http", What: "is not an address", Fix: "write e.g. http://127.0.0.1:8080/healthz"}
-		}
-		if address = u.Host; u.Port() == "" {
-			address = net.JoinHostPort(u.Hostname(), "80")
-		}
+	address, host, port, err := probed(e.Ready)
+	if err != nil {
+		return err
 	}
 	if address == "" || e.Hold != "" {
 		return nil
 	}
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return Problem{Key: "ready", What: err.Error(), Fix: "write host:port"}
-	}
-	port, _ := strconv.Atoi(text)
 	run, err := theRun(g, "")
 	if err != nil {
 		return Problem{Key: g.Unit, What: "runs " + err.Error(), Fix: "look at systemctl --user cat " + g.Unit}
@@ -43,6 +32,44 @@ func CheckProbe(e probation.Enrollment, g Generated) error {
 	return Problem{File: g.SourcePath, Key: "[Container] PublishPort",
 		What: fmt.Sprintf("does not publish port %d, which the readiness probe %s asks: something else would answer", port, address),
 		Fix:  fmt.Sprintf("add PublishPort=127.0.0.1:%d:<port of the application>, or mend the probe", port)}
+}
+
+// probed is the address over TCP that a probe asks; "" if it asks none.
+func probed(r probation.Ready) (address, host string, port int, err error) {
+	address = r.TCP
+	if strings.HasPrefix(r.HTTP, "http://") {
+		u, err := url.Parse(r.HTTP)
+		if err != nil {
+			return "", "", 0, Problem{Key: "ready.http", What: "is not an address", Fix: "write e.g. http://127.0.0.1:8080/healthz"}
+		}
+		if address = u.Host; u.Port() == "" {
+			address = net.JoinHostPort(u.Hostname(), "80")
+		}
+	}
+	if address == "" {
+		return "", "", 0, nil
+	}
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", "", 0, Problem{Key: "ready", What: err.Error(), Fix: "write host:port"}
+	}
+	port, _ = strconv.Atoi(text)
+	return address, host, port, nil
+}
+
+// HostPort is where a probe over TCP asks a container that shares the host's network: there anybody may be the one who
+// answers. ok is false for all others.
+func HostPort(r probation.Ready, g Generated) (host string, port int, ok bool) {
+	address, host, port, err := probed(r)
+	if err != nil || address == "" {
+		return "", 0, false
+	}
+	run, err := theRun(g, "")
+	if err != nil {
+		return "", 0, false
+	}
+	network, _ := run.last("network")
+	return host, port, network == "host"
 }
 
 // holds reports whether a port of the host leads into the container, as far as its command line tells.

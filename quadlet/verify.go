@@ -14,6 +14,7 @@ type Generated struct {
 	SourcePath, FragmentPath string
 	DropInPaths              []string // systemd's own; those of the Quadlet are merged by the generator
 	ExecStart, ExecCondition [][]string
+	EnvNames                 []string // what its processes are given by the unit; the values may be secrets
 	Conditions               []Condition
 	After, OnFailure         []string
 	DefaultDependencies      bool
@@ -110,6 +111,9 @@ func verifyImage(p Pin, g Generated) *mismatch {
 	if have, _ := run.label(operationLabel); have != p.Operation {
 		return &mismatch{"the label " + operationLabel, quoted(have), quoted(p.Operation),
 			either(sets("Container/Label", "Service/ExecStart"), passes(operationLabel))}
+	}
+	if what, _, undoes := leads(g, run); what != "" {
+		return &mismatch{"ExecStart=", what, "the user's own Podman", undoes}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type State struct {
 	Restart       string
 	ExecStart     [][]string // the argv of each
 	ExecCondition [][]string
+	EnvNames      []string // of Environment=; the values may be secrets
 	Conditions    []Condition
 
 	After, OnFailure              []string
@@ -43,7 +44,9 @@ type State struct {
 	TimeoutStartUSec              uint64
 	TimeoutStopUSec               uint64
 	MemoryMax                     uint64 // bytes; the largest number = no limit
+	RestartUSecNext               uint64 // the pause before the next automatic restart; 0 where systemd does not tell
 	ActiveEnterTimestampMonotonic uint64 // µs of CLOCK_MONOTONIC
+	StateChangeTimestampMonotonic uint64
 
 	// NextElapse is when a calendar timer fires; zero if it will not. A timer that has fired stays active while what it
 	// started runs, with SubState running instead of waiting.

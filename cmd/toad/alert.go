@@ -18,6 +18,7 @@ import (
 	"toad/probation"
 	"toad/probation/record"
 	"toad/quadlet"
+	"toad/unitgen"
 )
 
 func alertCmd(g *globals) *ffcli.Command {
@@ -145,6 +146,9 @@ func (h *host) failedAfterPromotion(ctx context.Context, unit string) error {
 			h.log.Error("load the image back", "service", svc.Name, "err", err)
 		}
 	}
+	if state, err := h.bus.State(ctx, unit+".service"); err == nil && stoppedInOrder(state) {
+		return nil
+	}
 	began, err := h.alerts.Incident(unit, time.Now())
 	if err != nil {
 		return err
@@ -152,6 +156,13 @@ func (h *host) failedAfterPromotion(ctx context.Context, unit string) error {
 	return h.raise(ctx, alert.Alert{ID: fmt.Sprintf("%s-failed-%d", unit, began.UnixNano()), Kind: "failed_after_promotion",
 		Severity: alert.Warning, Service: svc.Name, Operation: svc.Operation.ID, Unit: unit + ".service", InForce: digestOf(svc.Promoted),
 		Reason: unit + ".service failed; it is not rolled back by itself: toad rollback " + svc.Name})
+}
+
+// stoppedInOrder says of a failed unit that it only did what it was asked to: 143 is how shells tell of the SIGTERM of a
+// stop, and systemd takes it for a failure.
+func stoppedInOrder(s unitgen.State) bool {
+	const exited, terminated = 1, 143
+	return s.ActiveState == "failed" && !s.Running() && s.ExecMainCode == exited && s.ExecMainStatus == terminated
 }
 
 // serviceOf finds the service that a unit was last switched with.

@@ -97,7 +97,7 @@ func onHost(ctx context.Context, g *globals, do func(*host) error) error {
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
 	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
-		Manager: managerID(), Runtime: h.rollout.Runtime, Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit}
+		Manager: managerID(), Runtime: h.rollout.Runtime, Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit, Foreign: foreign}
 }
 
 func quadletDirs(runtimeDir string) quadlet.Dirs {

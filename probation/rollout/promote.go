@@ -97,6 +97,9 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 				return fmt.Errorf("stop %s: %w", s.Name, err)
 			}
 		}
+		if s.ActiveState == "failed" { // somebody or something left it behind under a name of this operation's
+			_ = r.Jobs.ResetFailed(ctx, s.Name)
+		}
 	}
 	if err := r.Manager.UnsetEnvironment(ctx, unitgen.AdmissionVar(op.ID)); err != nil {
 		return fmt.Errorf("unset the admission of %s: %w", op.ID, err)

@@ -304,7 +304,7 @@ func (r *Rollout) serviceUnit(unit string) (string, error) {
 
 func generated(s unitgen.State) quadlet.Generated {
 	g := quadlet.Generated{Unit: s.Name, LoadState: s.LoadState, SourcePath: s.SourcePath, FragmentPath: s.FragmentPath,
-		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecCondition: s.ExecCondition, After: s.After,
+		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecCondition: s.ExecCondition, EnvNames: s.EnvNames, After: s.After,
 		OnFailure: s.OnFailure, DefaultDependencies: s.DefaultDependencies, NeedDaemonReload: s.NeedDaemonReload,
 		UnitFileState: s.UnitFileState}
 	for _, c := range s.Conditions {

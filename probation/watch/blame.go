@@ -31,6 +31,23 @@ func (c *Check) podmansWords(ctx context.Context, w probation.Watch, v probation
 	return v
 }
 
+// takenPort clears a release of what comes of somebody else on its port.
+func (c *Check) takenPort(v probation.Verdict) probation.Verdict {
+	if c.foreign && v.Kind == probation.Unfit && v.Evidence != nil {
+		v.Code, v.Evidence = probation.CodeInterrupted, nil
+		v.Reason += ": the port that is to answer is held by something that is not " + c.op.Before[0].Service
+	}
+	return v
+}
+
+// unready is what would be held against the release at the deadline.
+func (c *Check) unready(w probation.Watch) *probation.Evidence {
+	if c.foreign {
+		return nil
+	}
+	return w.Unready()
+}
+
 // podmanError is the last error that Podman wrote, with the line that follows it where it ends in a colon.
 func podmanError(lines []string) string {
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -42,10 +42,12 @@ type Check struct {
 	Now        func() probation.Instant
 	// MemoryLimit reports whether a unit or its container has a limit of memory of its own.
 	MemoryLimit func(unitgen.State) bool
-	Manager     string       // which run of the user manager this is
-	Runtime     string       // the runtime folder, %t in a side's address
-	Status      func(string) // the unit's status line
-	Log         *slog.Logger
+	// Foreign reports whether the port that the probe asks is held by a process outside of the unit.
+	Foreign func(unitgen.State, probation.Ready) bool
+	Manager string       // which run of the user manager this is
+	Runtime string       // the runtime folder, %t in a side's address
+	Status  func(string) // the unit's status line
+	Log     *slog.Logger
 	// Lines returns the last lines that an invocation logged, redacted.
 	Lines func(ctx context.Context, op probation.Operation, invocation string) []string
 
@@ -55,6 +57,8 @@ type Check struct {
 	known map[string]Container // by id; what is judged of a container never changes, but for its health
 	stops map[string]bool      // units for which a stop job was seen since the last sample
 	file  record.Watch
+
+	foreign bool // the probe's port was somebody else's at the last sample
 }
 
 // saveEvery bounds how much of the deadline's progress a power cut can hide.
@@ -94,7 +98,7 @@ func (c *Check) Run(ctx context.Context, id string, number int) (probation.Verdi
 			w, verdict = w.Next(sample)
 			beside := c.op.Sided() && c.phase == probation.Probation // the side in force serves meanwhile
 			c.file.Outage = c.file.Outage.See(sample.Serving || beside, c.Now())
-			verdict = c.podmansWords(ctx, w, verdict)
+			verdict = c.takenPort(c.podmansWords(ctx, w, verdict))
 			if err := c.keep(w, verdict); err != nil {
 				return verdict, err
 			}
@@ -203,7 +207,7 @@ func (c *Check) keep(w probation.Watch, v probation.Verdict) error {
 		return nil
 	}
 	c.file.Seen, c.file.Why, c.file.Ready, c.file.At = w.Seen, w.Why, ready, now
-	c.file.Deadline, c.file.Verdict, c.file.Unready = c.file.Deadline.Seen(now), v, w.Unready()
+	c.file.Deadline, c.file.Verdict, c.file.Unready = c.file.Deadline.Seen(now), v, c.unready(w)
 	return c.Records.PutWatch(c.op.ID, c.file)
 }
 

@@ -93,7 +93,8 @@ func (h *host) run(t *testing.T, answer http.HandlerFunc) (probation.Verdict, re
 	}
 	c := &watch.Check{Records: records, Units: h, Containers: h, Now: now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Payload: func(string) string { return h.running }, MemoryLimit: func(unitgen.State) bool { return false }, Status: func(string) {},
-		Lines: func(context.Context, probation.Operation, string) []string { return h.lines }}
+		Foreign: func(unitgen.State, probation.Ready) bool { return false },
+		Lines:   func(context.Context, probation.Operation, string) []string { return h.lines }}
 	v, err := c.Run(t.Context(), "web-g1", 1)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)

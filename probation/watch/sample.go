@@ -3,6 +3,9 @@ package watch
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"toad/probation"
 	"toad/unitgen"
@@ -15,9 +18,9 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	if s.Stopping, err = c.Units.Stopping(ctx); err != nil {
 		return s, err
 	}
-	up, former, asked, group := true, false, -1, ""
+	up, former, asked, first := true, false, -1, unitgen.State{}
 	for i, want := range w.Want {
-		u, in, err := c.unit(ctx, want.Service)
+		u, st, err := c.unit(ctx, want.Service)
 		if err != nil {
 			return s, err
 		}
@@ -28,21 +31,26 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 		up = up && u.ActiveState == "active" && u.Container != ""
 		former = former || u.Invocation == want.Replaces
 		if asked < 0 {
-			asked, group = i, in
+			asked, first = i, st
 		}
 	}
+	s.Left = max(0, c.file.Deadline.LeftAt(c.Now()))
+	c.foreign = asked >= 0 && c.Foreign(first, c.op.Enrollment.Ready)
 	if s.Stopping || !up || asked < 0 {
 		s.Why = "not up"
 		return s, nil
 	}
 	u := s.Units[asked]
 	s.Ready, s.Why = c.probe(ctx, c, u)
+	if c.foreign && s.Ready {
+		s.Ready, s.Why = false, "it was answered by something that is not "+first.Name
+	}
 	// Within an invocation the unit has one cgroup, so nothing else of the unit needs another look.
 	after, err := c.Units.Invocation(ctx, u.Service)
 	if err != nil {
 		return s, err
 	}
-	if after != u.Invocation || c.Payload(group) != u.Container {
+	if after != u.Invocation || c.Payload(first.ControlGroup) != u.Container {
 		s.Ready, s.Why = false, "it was replaced while it was probed"
 	}
 	if s.Serving = s.Ready; former { // what is about to be replaced serves still, and is not judged
@@ -51,14 +59,13 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	return s, nil
 }
 
-func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, group string, err error) {
-	st, err := c.Units.State(ctx, name)
-	if err != nil {
-		return u, "", err
+func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, st unitgen.State, err error) {
+	if st, err = c.Units.State(ctx, name); err != nil {
+		return u, st, err
 	}
 	u = probation.UnitSample{Service: name, ActiveState: st.ActiveState, SubState: st.SubState, Result: st.Result,
 		Restart: st.Restart, Invocation: st.InvocationID, Restarts: int(st.NRestarts), ExitStatus: exitStatus(st),
-		StopSeen: c.stops[name], MemoryLimit: c.MemoryLimit(st)}
+		RestartIn: restartIn(st), StopSeen: c.stops[name], MemoryLimit: c.MemoryLimit(st)}
 	delete(c.stops, name)
 	if st.Job != 0 {
 		u.Job = st.JobType
@@ -73,7 +80,18 @@ func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, 
 		}
 		u.ImageID, u.Operation = k.ImageID, k.Operation
 	}
-	return u, st.ControlGroup, nil
+	return u, st, nil
+}
+
+// restartIn is how long a unit still waits for its automatic restart; 0 where systemd does not tell.
+func restartIn(st unitgen.State) time.Duration {
+	const longest = uint64(24 * time.Hour / time.Microsecond) // infinity is a very large number
+	var now unix.Timespec
+	if st.RestartUSecNext == 0 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
+		return 0
+	}
+	since := time.Duration(now.Nano()) - time.Duration(st.StateChangeTimestampMonotonic)*time.Microsecond
+	return max(0, time.Duration(min(st.RestartUSecNext, longest))*time.Microsecond-since)
 }
 
 // exitStatus is what the main process ended with; 128 + n for one that a signal ended.

@@ -178,6 +178,18 @@ func (h *Host) Push(t testing.TB, tag, behaviour, version string) Image {
 	return img
 }
 
+// PushIndex pushes an index that holds the image of a tag, and returns the index's digest.
+func (h *Host) PushIndex(t testing.TB, tag, of string) string {
+	t.Helper()
+	out := h.MustExec(t, "registry", "index", "--tag", tag, "--of", of)
+	var img Image
+	if err := json.Unmarshal([]byte(out), &img); err != nil {
+		t.Fatal(err)
+	}
+	h.pushed[tag] = img
+	return img.Digest
+}
+
 // RegistryArgs restarts the registry with more arguments, such as --auth user:password.
 func (h *Host) RegistryArgs(t testing.TB, args string) {
 	t.Helper()
@@ -196,6 +208,17 @@ func (h *Host) Fault(t testing.TB, kind, match string, times int, arg string) {
 	if status, body := h.Get("http://127.0.0.1:5001/fault?" + q.Encode()); status != 200 {
 		t.Fatalf("fault: %d %s", status, body)
 	}
+}
+
+// FaultsMet is how many answers were broken since Fault was called last.
+func (h *Host) FaultsMet(t testing.TB) int {
+	t.Helper()
+	_, body := h.Get("http://127.0.0.1:5001/faults")
+	n, err := strconv.Atoi(body)
+	if err != nil {
+		t.Fatalf("faults: %s", body)
+	}
+	return n
 }
 
 // testhost runs the script and returns its trimmed output.

@@ -213,6 +213,33 @@ func pushIndex(host, tag string, archs []string, bins binaries) (digests, error)
 	return out, err
 }
 
+// pushIndexOf makes an index of one image that has a tag already.
+func pushIndexOf(host, tag, of string) (digests, error) {
+	ref, err := name.NewTag(host+"/"+repository+":"+of, name.Insecure)
+	if err != nil {
+		return digests{}, err
+	}
+	img, err := remote.Image(ref)
+	if err != nil {
+		return digests{}, fmt.Errorf("fetch %s: %w", of, err)
+	}
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+	if err := remote.WriteIndex(ref.Context().Tag(tag), index); err != nil {
+		return digests{}, fmt.Errorf("push %s: %w", tag, err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return digests{}, err
+	}
+	manifest, err := img.Digest()
+	if err != nil {
+		return digests{}, err
+	}
+	id, err := img.ConfigName()
+	return digests{digest.String(), manifest.String(), id.String()}, err
+}
+
 // binary is the layer with the program, shared by all images made of it.
 func binary(path string) (v1.Layer, error) {
 	b, err := os.ReadFile(path)

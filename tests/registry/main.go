@@ -1,10 +1,11 @@
-// Command registry is the container registry of the tests, and the maker of the images|serve|proxy|push [flags] in it.
+// Command registry is the container registry of the tests, and the maker of the images in it.
 //
 //	registry images --dir D --sample BIN --other BIN   fill D with every sample image; writes D/digests.json
 //	registry serve --dir D [--addr A] [--auth U:P]     serve D; what is pushed is kept in D
 //	registry proxy [--addr A] [--to HOST]              pass on to a registry, and break answers when told to
 //	registry push --to HOST --tag T --behaviour B --version V --sample BIN
 //	                                                   build one more image, push it, print its entry
+//	registry index --to HOST --tag T --of TAG          push an index of one image that is there, print its entry
 package main
 
 import (
@@ -29,7 +30,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: registry images|serve|push [flags]")
+		return errors.New("usage: registry images|serve|proxy|push|index [flags]")
 	}
 	fs := flag.NewFlagSet("registry "+args[0], flag.ContinueOnError)
 	dir := fs.String("dir", "", "folder that holds the images")
@@ -41,6 +42,7 @@ func run(args []string) error {
 	tag := fs.String("tag", "", "tag of the image to push")
 	behaviour := fs.String("behaviour", "good", "behaviour of the image to push")
 	version := fs.String("version", "", "version of the image to push; the tag if empty")
+	of := fs.String("of", "", "tag of the image in the index")
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -51,6 +53,12 @@ func run(args []string) error {
 		return serve(*dir, *addr, *auth)
 	case "proxy":
 		return listen(*addr, &proxy{to: *to})
+	case "index":
+		d, err := pushIndexOf(*to, *tag, *of)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(d)
 	case "push":
 		if *version == "" {
 			*version = *tag

@@ -234,6 +234,9 @@ func (w *Web) Log(t *testing.T) string {
 	return w.User(t, "sh", "-c", "toad log web; systemctl --user list-units --all 'toad-*' 'web*' --no-pager; journalctl --user -n 60 -o cat --no-pager").Stdout
 }
 
+// Quadlet says what the operator's file is from now on.
+func (w *Web) Quadlet(text string) { w.quadlet = text }
+
 // Untouched asserts that the operator's file is byte for byte what it was.
 func (w *Web) Untouched(t *testing.T) {
 	t.Helper()

@@ -96,6 +96,7 @@ func decode(all map[string]dbus.Variant) unitgen.State {
 		Restart:                       get[string](all, "Restart"),
 		ExecStart:                     argvs(get[[][]any](all, "ExecStart")),
 		ExecCondition:                 argvs(get[[][]any](all, "ExecCondition")),
+		EnvNames:                      names(get[[]string](all, "Environment")),
 		Conditions:                    conditions(get[[][]any](all, "Conditions")),
 		After:                         get[[]string](all, "After"),
 		OnFailure:                     get[[]string](all, "OnFailure"),
@@ -110,7 +111,9 @@ func decode(all map[string]dbus.Variant) unitgen.State {
 		TimeoutStartUSec:              get[uint64](all, "TimeoutStartUSec"),
 		TimeoutStopUSec:               get[uint64](all, "TimeoutStopUSec"),
 		MemoryMax:                     get[uint64](all, "MemoryMax"),
+		RestartUSecNext:               get[uint64](all, "RestartUSecNext"),
 		ActiveEnterTimestampMonotonic: get[uint64](all, "ActiveEnterTimestampMonotonic"),
+		StateChangeTimestampMonotonic: get[uint64](all, "StateChangeTimestampMonotonic"),
 		NextElapse:                    instant(get[uint64](all, "NextElapseUSecRealtime")),
 	}
 }
@@ -134,6 +137,16 @@ func argvs(rows [][]any) [][]string {
 	var list [][]string
 	for _, row := range rows {
 		list = append(list, at[[]string](row, 1))
+	}
+	return list
+}
+
+// names leaves the values out.
+func names(assignments []string) []string {
+	var list []string
+	for _, a := range assignments {
+		name, _, _ := strings.Cut(a, "=")
+		list = append(list, name)
 	}
 	return list
 }
