@@ -30,7 +30,7 @@ func (b bed) forget(t *testing.T, tags ...string) {
 // C12: a blob comes half, or the pull is killed half way, and after that the store misses layers until somebody cleans it
 // by hand. A pull that failed on the way is temporary trouble, nothing is held against the digest, and the next one works.
 func TestC12ThePullIsCutShort(t *testing.T) {
-	b := behindTheProxy(t, "40s")
+	b := behindTheProxy(t, "90s")
 	b.forget(t, "v2", "v3", "v4")
 
 	b.Fault(t, "cut", "/blobs/", 0, "")

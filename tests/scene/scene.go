@@ -206,7 +206,7 @@ func (w *Web) WaitPhase(t *testing.T, phases ...string) string {
 func (w *Web) Serves(t *testing.T, version string) {
 	t.Helper()
 	var body string
-	host.Eventually(t, "web to serve "+version, 30*time.Second, func() bool {
+	host.Eventually(t, "web to serve "+version, time.Minute, func() bool {
 		var status int
 		status, body = w.Get("http://127.0.0.1:8080/")
 		return status == 200 && strings.Contains(body, version)
