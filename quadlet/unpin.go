@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"toad/internal/atomicfile"
 )
 
 // Units lists the Quadlet files that have a pin, whatever is in it, sorted.
@@ -48,6 +50,16 @@ func (p Pins) Written(unit string) time.Time {
 		return time.Time{}
 	}
 	return info.ModTime()
+}
+
+// Sweep takes away the temporary files that writers killed half way left beside pins, and returns their paths.
+func (p Pins) Sweep() (swept []string, err error) {
+	folders, err := filepath.Glob(filepath.Join(p.Dir, "*.d"))
+	for _, d := range folders {
+		found, bad := atomicfile.Sweep(d)
+		swept, err = append(swept, found...), errors.Join(err, bad)
+	}
+	return swept, err
 }
 
 // Folders are those in which a change may touch the units' pins: their own, those in which a drop-in may undo them, and

@@ -29,7 +29,7 @@ func (h *host) examineToad(ctx context.Context, f *findings) {
 	default:
 		f.add(levelWarn, "enrollment", oneLine(err), "mend "+h.enrolled.path)
 	}
-	strays, err := h.rollout.Strays()
+	strays, err := h.rollout.Strays(ctx)
 	if err != nil {
 		f.add(levelFail, "strays", err.Error(), "")
 	}

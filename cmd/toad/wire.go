@@ -152,7 +152,20 @@ func lasting(err error) error {
 
 func (i images) Container(ctx context.Context, id string) (rollout.Container, error) {
 	c, err := i.podman.Container(ctx, id)
-	return rollout.Container{ID: c.ID, ImageID: c.ImageID, Operation: c.Labels[rollout.OperationLabel], Running: c.Running}, lasting(err)
+	return asContainer(c), lasting(err)
+}
+
+func (i images) Containers(ctx context.Context, label string) ([]rollout.Container, error) {
+	found, err := i.podman.Containers(ctx, label)
+	var all []rollout.Container
+	for _, c := range found {
+		all = append(all, asContainer(c))
+	}
+	return all, err
+}
+
+func asContainer(c podmanc.Container) rollout.Container {
+	return rollout.Container{ID: c.ID, Name: c.Name, Unit: c.Unit, ImageID: c.ImageID, Operation: c.Labels[rollout.OperationLabel], Running: c.Running}
 }
 
 func (i images) Retain(ctx context.Context, id string) error {

@@ -123,14 +123,13 @@ func decode(data []byte, into any, schema *int) error {
 	return nil
 }
 
-// Sweep takes away the temporary files that writers killed half way left in the state folder.
-func (s *Store) Sweep() error {
-	var all []error
+// Sweep takes away the temporary files that writers killed half way left in the state folder, and returns their paths.
+func (s *Store) Sweep() (swept []string, err error) {
 	for _, d := range []string{"", "services", "operations", "alerts"} {
-		_, err := atomicfile.Sweep(filepath.Join(s.dir, d))
-		all = append(all, err)
+		found, bad := atomicfile.Sweep(filepath.Join(s.dir, d))
+		swept, err = append(swept, found...), errors.Join(err, bad)
 	}
-	return errors.Join(all...)
+	return swept, err
 }
 
 // Put saves a service with its latest operation: one write, one decision. The caller holds the service's lock.

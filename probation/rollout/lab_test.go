@@ -495,6 +495,10 @@ func (l *lab) Container(_ context.Context, id string) (rollout.Container, error)
 	return l.run, nil
 }
 
+func (l *lab) Containers(context.Context, string) ([]rollout.Container, error) {
+	return []rollout.Container{l.run}, nil
+}
+
 func (l *lab) Retain(_ context.Context, id string) error {
 	defer l.pass("retain " + id[:1])()
 	if _, ok := l.images[id]; !ok {

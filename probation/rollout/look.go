@@ -66,11 +66,11 @@ func (r *Rollout) lookOnce(ctx context.Context) error {
 			err = errors.Join(err, fmt.Errorf("%s: %w", n, bad))
 		}
 	}
-	strays, bad := r.Strays()
+	strays, bad := r.Strays(ctx)
 	for _, s := range strays {
 		r.Log.Warn(s)
 	}
-	return errors.Join(err, bad)
+	return errors.Join(err, bad, r.clear(ctx))
 }
 
 // lookAt looks at one service, under its lock.
@@ -261,49 +261,6 @@ func (r *Rollout) lastBinding(id, unit string) (message, level string) {
 		}
 	}
 	return "", ""
-}
-
-// Strays names the pins, and what lies beside them, that no record accounts for. Nobody's file is touched.
-func (r *Rollout) Strays() ([]string, error) {
-	names, err := r.Records.Names()
-	if err != nil {
-		return nil, err
-	}
-	owners, unknown := map[string]bool{}, map[string]bool{}
-	for _, n := range names {
-		svc, err := r.Records.Service(n)
-		want, known := map[string]string(nil), false
-		if err == nil && svc.Active() == nil {
-			want, known = r.wantedPins(svc)
-		}
-		unknown[n] = !known
-		for unit, text := range want {
-			owners[unit] = text != ""
-		}
-	}
-	pins := r.Quadlet.Pins()
-	units, err := pins.Units()
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for _, unit := range units {
-		text, _, err := pins.Read(unit)
-		if err != nil {
-			return nil, err
-		}
-		p, bad := quadlet.ParsePin(text)
-		switch {
-		case owners[unit]:
-		case bad != nil:
-			all = append(all, fmt.Sprintf("%s is no pin that toad wrote, and no service has the unit; remove it and reload", pins.Path(unit)))
-		case !slices.Contains(names, p.Service):
-			all = append(all, fmt.Sprintf("%s is of %s, which has no record here; remove it and reload", pins.Path(unit), p.Operation))
-		case !unknown[p.Service]:
-			all = append(all, fmt.Sprintf("%s is of %s, and %s does not have the unit any more; remove it and reload", pins.Path(unit), p.Operation, p.Service))
-		}
-	}
-	return all, nil
 }
 
 // CheckPins says in what a service's pins are not as recorded, or do not count. It changes nothing.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"toad/probation"
 	"toad/quadlet"
@@ -29,7 +30,8 @@ func (r *Rollout) promote(ctx context.Context, svc probation.Service) (probation
 	}
 	if err := r.bind(ctx, op, r.promotedPin); err != nil {
 		var broken *quadlet.BindingError
-		if !errors.As(err, &broken) {
+		// On a full disk the way back needs no space, and nobody knows when there will be some.
+		if !errors.As(err, &broken) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 			return "", err
 		}
 		_, err = r.apply(ctx, svc, r.event(probation.PinLost, err.Error()))
@@ -112,7 +114,7 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 			_ = r.Jobs.ResetFailed(ctx, b.Service) // it is idle, and no failed unit
 		}
 	}
-	if err := r.Records.Sweep(); err != nil {
+	if _, err := r.Records.Sweep(); err != nil {
 		r.note(op, "warn", "step", "sweep the state folder: "+err.Error(), nil)
 	}
 	switch op.Phase {

@@ -44,6 +44,8 @@ type Images interface {
 	Pull(ctx context.Context, ref string, progress func(string)) error
 	Image(ctx context.Context, ref string) (Image, error)
 	Container(ctx context.Context, id string) (Container, error)
+	// Containers lists those that carry a label.
+	Containers(ctx context.Context, label string) ([]Container, error)
 	Archive
 }
 
@@ -69,6 +71,7 @@ type Image struct {
 // Container is what Podman knows of a container.
 type Container struct {
 	ID, ImageID string
+	Name, Unit  string // Unit is the systemd unit that made it
 	Operation   string // the io.toad.operation label
 	Running     bool
 }
