@@ -32,7 +32,7 @@ func (r *Rollout) Lost(ctx context.Context, svc probation.Service) bool {
 	want, known := r.wantedPins(svc)
 	for _, text := range want {
 		p, err := quadlet.ParsePin(text)
-		if err != nil || !known {
+		if err != nil || !known || !svc.Promoted.Names(p.Digest) && p.Reference != svc.Promoted.ImageID {
 			continue
 		}
 		if _, err := r.Images.Image(ctx, p.Reference); errors.Is(err, ErrNoImage) {

@@ -131,6 +131,13 @@ func (r *Rollout) lookAtActive(ctx context.Context, op probation.Operation) erro
 		for _, unit := range wrong {
 			r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s was changed by others during the deployment; it is put right", unit), nil)
 		}
+		for _, b := range op.Before {
+			if !op.Moves(b) { // binding leaves the other side alone
+				if err := r.Quadlet.Pins().Restore(b.Unit, want[b.Unit]); err != nil {
+					return err
+				}
+			}
+		}
 		var broken *quadlet.BindingError
 		if err := r.bind(ctx, op, r.candidatePin); err != nil && !errors.As(err, &broken) {
 			return err
