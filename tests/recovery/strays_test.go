@@ -114,7 +114,7 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 		w.MustDeploy(t, 0, "v3", "--detach")
 		w.WaitPhase(t, "probation")
 		w.Serves(t, "v3")
-		id := w.Record(t).Operation.ID
+		id, refused := w.Record(t).Operation.ID, len(w.Status(t).Refusals)
 		w.MustUser(t, "sh", "-c", "cd .local/state/toad/services && head -c 700 web.json > x && cat x > web.json && rm x")
 		if r := w.User(t, "toad", "deploy", "more", w.Digest(t, "v2")); strings.Contains(r.Stderr, "damaged") {
 			t.Errorf("the other service: %s", r.Stderr)
@@ -125,7 +125,7 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 		w.Serves(t, "v2")
 		w.Quiet(t)
 		s := w.Status(t)
-		if s.Operation.ID != id || len(s.Refusals) != 1 || s.Promoted == nil || s.Promoted.Digest != w.Digest(t, "v2") {
+		if s.Operation.ID != id || len(s.Refusals) != refused || s.Promoted == nil || s.Promoted.Digest != w.Digest(t, "v2") {
 			t.Errorf("status: %+v", s)
 		}
 		log := w.MustUser(t, "toad", "log", "web")
@@ -134,6 +134,5 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 		}
 		w.MustDeploy(t, 0, "v3")
 		w.Untouched(t)
-		t.Log(w.MustUser(t, "toad", "log", "web"), log)
 	})
 }
