@@ -29,7 +29,7 @@ type door struct{ *scene.Web }
 
 func newDoor(t *testing.T) door {
 	t.Helper()
-	d := door{scene.New(t, scene.Options{})}
+	d := door{scene.New(t, scene.Options{Limits: "deadline = \"60s\"\nstable = \"1s\""})}
 	d.MustUser(t, "toad", "setup", "--listen", tcp)
 	return d
 }
@@ -84,24 +84,27 @@ func (d door) ask(t *testing.T, network, method, path, body string, header map[s
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	defer resp.Body.Close()
-	return read(t, resp)
+	a, err := read(resp)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
 }
 
-func read(t *testing.T, resp *http.Response) answer {
-	t.Helper()
+func read(resp *http.Response) (answer, error) {
 	var b bytes.Buffer
 	if _, err := io.Copy(&b, resp.Body); err != nil {
-		t.Fatal(err)
+		return answer{}, err
 	}
 	a := answer{Status: resp.StatusCode, Header: resp.Header, Body: b.String()}
 	if resp.Header.Get("Content-Type") == "application/problem+json" {
 		var p struct{ Code string }
 		if err := json.Unmarshal(b.Bytes(), &p); err != nil {
-			t.Fatalf("%v in %s", err, b.String())
+			return a, fmt.Errorf("%w in %s", err, b.String())
 		}
 		a.Code = p.Code
 	}
-	return a
+	return a, nil
 }
 
 func bearer(token string) map[string]string {
