@@ -24,8 +24,8 @@ type Deployments interface {
 	Accept(ctx context.Context, e probation.Enrollment, req probation.Request) (op probation.Operation, replay bool, err error)
 	// Abort gives up one operation; one that has ended is returned as it ended.
 	Abort(ctx context.Context, id, by string) (probation.Operation, error)
-	// Begin starts what carries an operation on; it is safe to repeat.
-	Begin(ctx context.Context, op probation.Operation) error
+	// Again starts what carries an operation on, where nothing does; it is safe to repeat.
+	Again(ctx context.Context, op probation.Operation) error
 }
 
 // States is what is on record of services and operations.

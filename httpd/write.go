@@ -190,7 +190,7 @@ func (s *Server) replay(c *call, service string, req probation.Request) (found b
 		return false, err
 	}
 	if !op.Phase.Terminal() {
-		if err := s.Deployments.Begin(c.r.Context(), op); err != nil {
+		if err := s.Deployments.Again(c.r.Context(), op); err != nil {
 			s.Log.Warn("no act for a repeated request", "service", service, "operation", op.ID, "err", err)
 		}
 	}

@@ -378,7 +378,7 @@ func (b broken) Accept(context.Context, probation.Enrollment, probation.Request)
 func (b broken) Abort(context.Context, string, string) (op probation.Operation, err error) {
 	return op, b.err
 }
-func (b broken) Begin(context.Context, probation.Operation) error { return b.err }
+func (b broken) Again(context.Context, probation.Operation) error { return b.err }
 
 func TestTroubleOfTheHostIsToldWithoutItsPaths(t *testing.T) {
 	full := fmt.Errorf("save web: %w", &fs.PathError{Op: "write", Path: "/home/toad/.local/state/toad/services/web.json", Err: syscall.ENOSPC})

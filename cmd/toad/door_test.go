@@ -45,7 +45,7 @@ func (d desk) Abort(_ context.Context, id, by string) (probation.Operation, erro
 	return op, d.Store.Abort(id, by)
 }
 
-func (d desk) Begin(context.Context, probation.Operation) error { return nil }
+func (d desk) Again(context.Context, probation.Operation) error { return nil }
 
 func (d desk) tell(svc probation.Service) error {
 	return d.Log(svc.Operation.ID, record.Line{At: time.Now().UTC(), Level: "info", Event: string(svc.Operation.Phase), Message: "now"})

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"toad/probation"
@@ -143,7 +145,9 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 	defer unlock()
 	if op, found, err := r.replay(e.Name, req); found || err != nil {
 		if found && err == nil && !op.Phase.Terminal() {
-			r.mustBegin(ctx, op) // an earlier answer may have been lost before an act was started
+			if err := r.Again(ctx, op); err != nil { // an earlier answer may have been lost before an act was started
+				r.Log.Warn("no act for a repeated request", "service", op.Service, "operation", op.ID, "err", err)
+			}
 		}
 		return op, found, err
 	}
@@ -227,6 +231,20 @@ func (r *Rollout) replay(service string, req probation.Request) (probation.Opera
 // Begin starts an act for an operation.
 func (r *Rollout) Begin(ctx context.Context, op probation.Operation) error {
 	return r.Units.Create(ctx, unitgen.Act(op.ID, r.Now().Wall.UnixNano(), 0, r.Program))
+}
+
+// Again starts an act for a request that is repeated, unless one is at it: fifty clients that repeat a request at the
+// same instant are no reason for fifty acts.
+func (r *Rollout) Again(ctx context.Context, op probation.Operation) error {
+	units, err := r.Units.List(ctx, unitgen.Patterns(op.ID)...)
+	atIt := func(s unitgen.State) bool {
+		id, _ := unitgen.OperationOf(s.Name)
+		return id == op.ID && strings.HasPrefix(s.Name, "toad-act-") && s.Running()
+	}
+	if err == nil && slices.ContainsFunc(units, atIt) {
+		return nil
+	}
+	return r.Begin(ctx, op)
 }
 
 // mustBegin starts an act for what is saved already, so that the answer is the same whatever comes of it: the repetition
