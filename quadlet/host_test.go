@@ -4,7 +4,6 @@ package quadlet
 
 import (
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +12,6 @@ import (
 
 	"toad/tests/host"
 )
-
-var update = flag.Bool("update", false, "record what the host says in testdata/units/*.json")
 
 // TestOnAHost lays every tree of testdata/units on a host, lets Podman's own generator and systemd read it without and
 // with toad's pin, and compares what they loaded with what is recorded; -update records it.
@@ -107,6 +104,13 @@ func loadedOnHost(t *testing.T, h *host.Host, unit string) *Generated {
 		decode(t, all[name], field)
 	}
 	g.ExecStart, g.ExecCondition = commands(t, all["ExecStart"]), commands(t, all["ExecCondition"])
+	var environment []string
+	decode(t, all["Environment"], &environment)
+	for _, e := range environment {
+		if name, _, _ := strings.Cut(e, "="); name != "PODMAN_SYSTEMD_UNIT" { // which every Quadlet has
+			g.EnvNames = append(g.EnvNames, name)
+		}
+	}
 	var conditions [][]any
 	decode(t, all["Conditions"], &conditions)
 	for _, c := range conditions {

@@ -3,6 +3,7 @@ package quadlet
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,10 +13,13 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
+var update = flag.Bool("update", false, "record what the host says in testdata/units/*.json, and write docs/compatibility.md")
+
 // unitCase is one file of testdata/units: a tree of files as it lies on a host, one unit of it, and what toad must say
 // of that. What systemd and Podman made of the tree stands beside it in a .json file, recorded by TestOnAHost.
 type unitCase struct {
 	name  string
+	story string
 	head  map[string][]string // unit, service, image, pin, link, mask, enrollable, verify
 	files []txtar.File
 }
@@ -38,7 +42,11 @@ func unitCases(t *testing.T) []unitCase {
 			t.Fatal(err)
 		}
 		c := unitCase{name: strings.TrimSuffix(filepath.Base(path), ".txt"), head: map[string][]string{}, files: archive.Files}
-		_, head, _ := strings.Cut(string(archive.Comment), "\n\n") // the story comes first
+		story, head, _ := strings.Cut(string(archive.Comment), "\n\n")
+		if _, rest, ok := strings.Cut(story, ": "); ok && strings.HasPrefix(story, "C") && len(story) > 5 && story[3] == ':' {
+			story = strings.ToUpper(rest[:1]) + rest[1:]
+		}
+		c.story = strings.Join(strings.Fields(story), " ")
 		for line := range strings.SplitSeq(head, "\n") {
 			if key, value, ok := strings.Cut(line, ": "); ok {
 				c.head[key] = append(c.head[key], value)

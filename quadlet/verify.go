@@ -14,7 +14,7 @@ type Generated struct {
 	SourcePath, FragmentPath string
 	DropInPaths              []string // systemd's own; those of the Quadlet are merged by the generator
 	ExecStart, ExecCondition [][]string
-	EnvNames                 []string // what its processes are given by the unit; the values may be secrets
+	EnvNames                 []string `json:",omitempty"` // what its processes are given by the unit; the values may be secrets
 	Conditions               []Condition
 	After, OnFailure         []string
 	DefaultDependencies      bool
@@ -223,7 +223,7 @@ func winner(d Dirs, p Pin, g Generated, undoes func(Setting) bool) string {
 		behind[path] = true
 	}
 	return lastPlace(src.settings, func(s Setting) bool {
-		return undoes(s) && (behind[s.File] || appended(s))
+		return undoes(s) && (behind[s.File] || appended(s) || s.Key == "Environment") // which the pin does not set
 	})
 }
 

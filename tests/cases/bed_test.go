@@ -24,7 +24,7 @@ const (
 	enrollment = "~/.config/toad/enrollment.toml"
 
 	ready  = "http = \"http://127.0.0.1:8080/healthz\"\ninterval = \"100ms\"\ntimeout = \"1s\""
-	limits = "deadline = \"30s\"\nstable = \"500ms\"\npull = \"30s\""
+	limits = "deadline = \"2m\"\nstable = \"500ms\"\npull = \"2m\""
 )
 
 // hosts are those that the cases share: a boot for each would take longer than the case.

@@ -21,7 +21,7 @@ import (
 // C11: Podman's pull answers 200 and puts the error into the stream; the missing image shows up later, as a start that
 // fails. Whatever hides a failure, the pull has failed, and nothing was stopped.
 func TestC11ThePullHidesItsError(t *testing.T) {
-	b := lay(t, scene.Options{Limits: "deadline = \"30s\"\nstable = \"500ms\"\npull = \"4s\""})
+	b := lay(t, scene.Options{Limits: "deadline = \"2m\"\nstable = \"500ms\"\npull = \"4s\""})
 	id := strings.TrimPrefix(b.Image(t, "v1").ID, "sha256:")
 	line := func(o map[string]any) string { text, _ := json.Marshal(o); return string(text) + "\n" }
 	trying, done := line(map[string]any{"stream": "Trying to pull…\n"}), line(map[string]any{"images": []string{id}, "id": id})

@@ -13,7 +13,7 @@ import (
 // behindTheProxy are the options of a service whose registry is behind the fault proxy.
 func behindTheProxy(t *testing.T, pull string) bed {
 	t.Helper()
-	b := lay(t, scene.Options{Quadlet: image(host.Proxied + ":v1"), Limits: "deadline = \"30s\"\nstable = \"500ms\"\npull = \"" + pull + "\""})
+	b := lay(t, scene.Options{Quadlet: image(host.Proxied + ":v1"), Limits: "deadline = \"2m\"\nstable = \"500ms\"\npull = \"" + pull + "\""})
 	text := b.ReadFile(t, enrollment)
 	b.WriteFile(t, enrollment, strings.Replace(text, host.Repository, host.Proxied, 1), 0o644)
 	return b
