@@ -29,6 +29,22 @@ func inside(args []string, stdin io.Reader, stdout io.Writer) error {
 			cancel()
 		}()
 		return json.NewEncoder(stdout).Encode(load.Run(ctx, args[1], rate))
+	case len(args) == 5 && args[0] == "ask":
+		rate, err := strconv.Atoi(args[3])
+		if err != nil {
+			return err
+		}
+		length, err := time.ParseDuration(args[4])
+		if err != nil {
+			return err
+		}
+		return askInside(args[1], args[2], rate, length, stdout)
+	case len(args) == 4 && args[0] == "follow":
+		n, err := strconv.Atoi(args[3])
+		if err != nil {
+			return err
+		}
+		return followInside(args[1], args[2], n, stdin, stdout)
 	case len(args) > 2 && args[0] == "time":
 		n, err := strconv.Atoi(args[1])
 		if err != nil {
@@ -36,7 +52,7 @@ func inside(args []string, stdin io.Reader, stdout io.Writer) error {
 		}
 		return timed(n, args[2:], stdout)
 	}
-	return errors.New("usage: bench inside load URL RATE | bench inside time N COMMAND…")
+	return errors.New("usage: bench inside load URL RATE | bench inside ask SOCKET PATH RATE TIME | bench inside follow SOCKET ID N | bench inside time N COMMAND…")
 }
 
 // timed runs a command n times and prints how long each took, in milliseconds.
