@@ -3,13 +3,24 @@ TAGS    := remote containers_image_openpgp exclude_graphdriver_btrfs exclude_gra
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 BUILD   := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 
-.PHONY: build faults sample test clean
+PREFIX  ?= /usr/local
+
+.PHONY: build faults sample install test clean
 build:
 	$(BUILD) -tags "$(TAGS)" -ldflags "-s -w -X main.version=$(VERSION)" -o bin/toad ./cmd/toad
 
 # The same with fault points, for the suites that kill it.
 faults:
 	$(BUILD) -tags "$(TAGS) faults" -ldflags "-s -w -X main.version=$(VERSION)-faults" -o bin/toad-faults ./cmd/toad
+
+# The command, toad-as for administrators, manual pages and completions. As root.
+install: build
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin bin/toad scripts/toad-as
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	bin/toad man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 644 cmd/toad/completion/toad.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/toad
+	install -D -m 644 cmd/toad/completion/toad.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_toad
+	install -D -m 644 cmd/toad/completion/toad.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/toad.fish
 
 test:
 	./scripts/test

@@ -229,9 +229,10 @@ func nextRestoring(op Operation, ev Event) (Operation, bool) {
 	return op, false // an abort joins the restore that is under way; the deadline is spent
 }
 
-// gap is nothing to tell of where nothing ran before.
+// gap is nothing to tell of where nothing ran before, or where the release before serves until the door turns: what is
+// watched then is the side that no client reaches.
 func (op Operation) gap(ev Event) *time.Duration {
-	if !op.RanBefore() {
+	if !op.RanBefore() || op.Sided() {
 		return nil
 	}
 	return ev.Gap

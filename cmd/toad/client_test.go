@@ -68,8 +68,9 @@ func TestStoriesOfDeployments(t *testing.T) {
 		{"deploy-active", &fakeToad{services: web(ended("probation", "", "")), streams: map[string][]string{"web-g7": promotion}, after: &promoted}, "deploy web " + two},
 		{"deploy-other-image", &fakeToad{services: web(running())}, "deploy web registry.example.org/team/other@" + two},
 		{"deploy-unknown", &fakeToad{services: web(running())}, "deploy wbe " + two},
-		{"deploy-tag", &fakeToad{}, "deploy web registry.example.org:5000/team/web:v2"},
-		{"deploy-bare-tag", &fakeToad{}, "deploy web v2"},
+		{"deploy-tag", after(promotion, "promoted", "", ""), "deploy web registry.example.org/team/web:v2"},
+		{"deploy-bare-tag", after(promotion, "promoted", "", ""), "deploy web v2"},
+		{"deploy-no-tag", &fakeToad{}, "deploy web registry.example.org/team/web"},
 		{"deploy-short-digest", &fakeToad{}, "deploy web sha256:1234"},
 		{"deploy-one-argument", &fakeToad{}, "deploy web"},
 		{"deploy-three-arguments", &fakeToad{}, "deploy web " + two + " now"},
@@ -239,9 +240,9 @@ func TestCtrlCEndsTheFollowingAndSaysSo(t *testing.T) {
 }
 
 func TestWithoutADaemonTryAgainLater(t *testing.T) {
-	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	r := toad(t.Context(), "", "status")
-	want := "toad: toad is out of reach at unix://" + os.Getenv("XDG_RUNTIME_DIR") + "/toad/toad.sock: no such file or directory\n" +
+	endpoint := "unix://" + t.TempDir() + "/toad.sock"
+	r := toad(t.Context(), endpoint, "status")
+	want := "toad: toad is out of reach at " + endpoint + ": no such file or directory\n" +
 		"toad: hint: systemctl --user status toad.socket; if there is no such unit: toad setup\n"
 	if r.code != exitAgain || r.stderr != want {
 		t.Errorf("have %d\n%s", r.code, r.stderr)
@@ -291,5 +292,58 @@ func TestATokenFileIsKeptFromOthers(t *testing.T) {
 	}
 	if r := toad(t.Context(), endpoint, "status", "--token-file", path+".none"); r.code != exitConfig {
 		t.Errorf("have %+v", r)
+	}
+}
+
+func TestStoriesOfCompletion(t *testing.T) {
+	worker := api.Service{Service: "worker-for-the-long-queue"}
+	f := func() *fakeToad {
+		return &fakeToad{services: map[string]api.Service{"web": ended("probation", "", ""), worker.Service: worker}}
+	}
+	for _, c := range []struct{ name, args string }{
+		{"complete-command", "complete -- ro"},
+		{"complete-flag", "complete -- deploy web --d"},
+		{"complete-service", "complete -- rollback w"},
+		{"complete-service-behind-flags", "complete -- --json deploy --expect-generation 3 we"},
+		{"complete-operation", "complete -- log web-"},
+		{"complete-digest", "complete -- deploy web sha256:"},
+		{"complete-file", "complete -- status --token-file x"},
+		{"complete-nothing", "complete -- deploy web sha256:1 x"},
+		{"completion-unknown", "completion tcsh"},
+	} {
+		t.Run(c.name, func(t *testing.T) { story(t, c.name, f(), strings.Fields(c.args)...) })
+	}
+}
+
+func TestEveryCommandHasAPageAndAnExample(t *testing.T) {
+	dir := t.TempDir()
+	if r := toad(t.Context(), "", "man", "--dir", dir); r.code != 0 {
+		t.Fatalf("have %+v", r)
+	}
+	g := &globals{}
+	root := g.tree(&strings.Builder{})
+	for _, c := range append(root.Subcommands, root) {
+		m := manualOf(c)
+		if len(m.examples) == 0 {
+			t.Errorf("%s has no example", c.FlagSet.Name())
+		}
+		for line := range strings.Lines(usage(c)) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > helpColumns {
+				t.Errorf("%s: %d columns: %s", c.FlagSet.Name(), n, line)
+			}
+		}
+		if c.ShortHelp == "" && c != root {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(c.FlagSet.Name(), " ", "-")+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, want := range append([]string{".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES", roff(m.text[0])}, roff(m.examples[0])) {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("the page of %s lacks %q", c.FlagSet.Name(), want)
+			}
+		}
 	}
 }

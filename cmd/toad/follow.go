@@ -159,7 +159,7 @@ func outcome(op api.Operation, svc api.Service) (sentence string, code int) {
 		}
 		why := "it was promoted"
 		if op.Stable != "" {
-			why = "it was ready for " + op.Stable + " without a break"
+			why = "it was ready for " + tidy(op.Stable) + " without a break"
 		}
 		return fmt.Sprintf("%s runs %s (%s): %s%s.", op.Service, tried, op.ID, why, unserved(op, "in between")), code
 	case probation.RolledBack:

@@ -49,10 +49,8 @@ func notRoot() error {
 	if os.Geteuid() != 0 || inUserNamespace() {
 		return nil
 	}
-	return hint(exitError{exitNotAllowed, errors.New("this is root, and toad belongs to the user whose containers it manages")}, "%s", asUser)
+	return configError{errors.New("this is root, and toad belongs to the user whose containers it manages; run it as that user: scripts/toad-as USER …")}
 }
-
-const asUser = "run it as that user, e.g. sudo -iu USER toad …"
 
 // inUserNamespace reports whether uid 0 is some other user of the host.
 func inUserNamespace() bool {

@@ -28,7 +28,7 @@ func parseImage(arg string) (image, error) {
 	}
 	if found {
 		if err := probation.CheckDigest(digest); err != nil {
-			return image{}, hint(usagef("%s", err), "sha256:<64 hex digits>, as podman images --digests shows it")
+			return image{}, hint(usagef("%s", err), "a digest is sha256: and 64 hex digits; a tag will do as well: toad deploy web v2")
 		}
 		return image{repository: repositoryOf(name), digest: digest}, nil
 	}

@@ -64,7 +64,7 @@ func (p *progress) live() string {
 		if p.columns >= 70 {
 			parts = append(parts, bar(float64(filled)/float64(stable), 20)+" ")
 		}
-		parts = append(parts, fmt.Sprintf("ready %s of %s", span(filled), p.op.Stable))
+		parts = append(parts, fmt.Sprintf("ready %s of %s", span(filled), tidy(p.op.Stable)))
 	case watched && !p.ready.IsZero():
 		parts = append(parts, "ready")
 	case watched:

@@ -151,7 +151,20 @@ func span(d time.Duration) string {
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
+	if days := int(d.Hours()) / 24; days >= 14 {
+		return fmt.Sprintf("%dd", days)
+	}
 	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// tidy leaves out what is zero at the end of a length of time as Go spells it: 5m for 5m0s.
+func tidy(d string) string {
+	for _, zero := range []string{"m0s", "h0m"} {
+		if rest, ok := strings.CutSuffix(d, zero); ok {
+			d = rest + zero[:1]
+		}
+	}
+	return d
 }
 
 // width is how many columns a writer has; 0 if it is not a terminal.

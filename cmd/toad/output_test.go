@@ -90,7 +90,7 @@ func TestSpansOfTime(t *testing.T) {
 		want string
 	}{
 		{-time.Second, "0.0s"}, {0, "0.0s"}, {3210 * time.Millisecond, "3.2s"}, {9999 * time.Millisecond, "9.9s"}, {10 * time.Second, "10s"},
-		{59*time.Second + 900*time.Millisecond, "59s"}, {288 * time.Second, "4m48s"}, {65 * time.Minute, "1h05m"}, {76 * time.Hour, "3d4h"},
+		{59*time.Second + 900*time.Millisecond, "59s"}, {288 * time.Second, "4m48s"}, {65 * time.Minute, "1h05m"}, {76 * time.Hour, "3d4h"}, {8000 * time.Hour, "333d"},
 	} {
 		if have := span(c.d); have != c.want {
 			t.Errorf("%v: want %s, have %s", c.d, c.want, have)
@@ -264,13 +264,21 @@ func TestFoldersComeFromTheEnvironment(t *testing.T) {
 	if _, err := g.enrollmentPath(); exitCode(err) != exitConfig || hintOf(err) == "" {
 		t.Errorf("have %v", err)
 	}
-	if _, err := os.Stat(fmt.Sprintf("/run/user/%d", os.Getuid())); err != nil {
-		if _, err := g.runtimeDir(); exitCode(err) != exitConfig || hintOf(err) == "" {
-			t.Errorf("have %v", err)
+	if os.Getuid() == 0 {
+		if _, err := g.runtimeDir(); exitCode(err) != exitConfig || !strings.Contains(err.Error(), "scripts/toad-as USER") {
+			t.Errorf("root: have %v", err)
 		}
+		return
 	}
-	t.Setenv("XDG_RUNTIME_DIR", "/run/somewhere")
-	if have, err := g.runtimeDir(); err != nil || have != "/run/somewhere" {
+	own = t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", own)
+	if have, err := g.runtimeDir(); err != nil || have != own {
 		t.Errorf("have %s, %v", have, err)
+	}
+	for _, dir := range []string{"/", "/run/nowhere"} {
+		t.Setenv("XDG_RUNTIME_DIR", dir)
+		if _, err := g.runtimeDir(); exitCode(err) != exitConfig || !strings.Contains(err.Error(), "XDG_RUNTIME_DIR="+fmt.Sprintf("/run/user/%d", os.Getuid())) {
+			t.Errorf("%s: have %v", dir, err)
+		}
 	}
 }

@@ -56,23 +56,30 @@ func xdg(variable, fallback, flag string) (string, error) {
 	return "", hint(configError{fmt.Errorf("neither HOME nor %s is set", variable)}, "set HOME, or give %s", flag)
 }
 
-// runtimeDir is the user's runtime folder. A login over ssh sets its variable; su, cron and CI runners do not.
+// runtimeDir is the user's runtime folder. A login over ssh sets its variable; su, cron and CI runners do not, and sudo
+// may leave another user's.
 func (g *globals) runtimeDir() (string, error) {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		return dir, nil
+	if err := notRoot(); err != nil {
+		return "", err
 	}
 	uid := os.Getuid()
-	dir := "/run/user/" + strconv.Itoa(uid)
+	usual := "/run/user/" + strconv.Itoa(uid)
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	given := filepath.IsAbs(dir)
+	if !given {
+		dir = usual
+	}
 	info, err := os.Stat(dir)
-	if err == nil && info.IsDir() {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid {
+	if err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.IsDir() && int(st.Uid) == uid {
 			return dir, nil
 		}
 	}
-	missing := configError{fmt.Errorf("XDG_RUNTIME_DIR is not set and there is no %s", dir)}
-	if notRoot() != nil {
-		return "", hint(missing, "this is root: %s; or give --endpoint", asUser)
+	switch {
+	case given && err == nil:
+		return "", configError{fmt.Errorf("XDG_RUNTIME_DIR is %s, which is another user's; log in as %s, or: XDG_RUNTIME_DIR=%s toad …", dir, userName(), usual)}
+	case given:
+		return "", configError{fmt.Errorf("XDG_RUNTIME_DIR is %s, which is not there; log in as %s, or: XDG_RUNTIME_DIR=%s toad …", dir, userName(), usual)}
 	}
-	return "", hint(missing,
-		"loginctl enable-linger %d, then log in as that user; for another toad give --endpoint", uid)
+	return "", configError{fmt.Errorf("there is no %s, for the user manager of %s does not run; as root: loginctl enable-linger %s", usual, userName(), userName())}
 }

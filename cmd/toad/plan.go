@@ -63,8 +63,8 @@ func (g *globals) printPlan(ctx context.Context, c *api.Client, p api.Plan) erro
 	}
 	rows = append(rows, [2]string{"way back", back},
 		[2]string{"readiness", p.Readiness},
-		[2]string{"promoted", fmt.Sprintf("when ready for %s without a break, with at most %d restarts", p.Stable, p.Restarts)},
-		[2]string{"rolled back", "if that has not happened " + p.Deadline + " after the switch"})
+		[2]string{"promoted", fmt.Sprintf("when ready for %s without a break, with at most %d restarts", tidy(p.Stable), p.Restarts)},
+		[2]string{"rolled back", "if that has not happened " + tidy(p.Deadline) + " after the switch"})
 	columns := g.width()
 	for _, r := range rows {
 		if _, err := fmt.Fprintf(g.Stdout, "  %-12s %s\n", r[0], wrap(brief(clean(r[1]), columns), 15, columns)); err != nil {

@@ -17,9 +17,13 @@ import (
 )
 
 // commands are all subcommands, in the order of the help.
-var commands = []func(*globals) *ffcli.Command{
-	deployCmd, rollbackCmd, statusCmd, logCmd, diffCmd, tokenCmd, unpinCmd, proofCmd, doctorCmd, setupCmd, versionCmd,
-	serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,
+func commands() []func(*globals) *ffcli.Command {
+	return []func(*globals) *ffcli.Command{
+		deployCmd, rollbackCmd, statusCmd, logCmd, diffCmd, enrollCmd, proofCmd, tokenCmd, unpinCmd, doctorCmd, setupCmd,
+		completionCmd, versionCmd,
+		completeCmd, manCmd,
+		serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,
+	}
 }
 
 // globals are what every command is given: where to read and write, and the flags that fit all of them.
@@ -88,7 +92,7 @@ func (g *globals) tree(help io.Writer) *ffcli.Command {
 		g.Config = filepath.Join(dir, "toad.conf")
 	}
 	g.register(root.FlagSet)
-	for _, c := range commands {
+	for _, c := range commands() {
 		root.Subcommands = append(root.Subcommands, c(g))
 	}
 	g.prepare(root, help)

@@ -70,6 +70,14 @@ func (f *fakeToad) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		reply(w, 200, all)
+	case len(parts) == 4 && parts[3] == "operations":
+		ops := api.Operations{Operations: []api.Operation{}}
+		if s := f.services[parts[2]]; s.Operation != nil {
+			ops.Operations = append(ops.Operations, *s.Operation)
+		}
+		reply(w, 200, ops)
+	case len(parts) == 5 && parts[3] == "tags":
+		reply(w, 200, api.Tag{Service: parts[2], Image: f.services[parts[2]].Image, Tag: parts[4], Digest: two})
 	case parts[1] == "services":
 		s, ok := f.services[parts[2]]
 		if !ok {

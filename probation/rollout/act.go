@@ -179,6 +179,9 @@ func (r *Rollout) apply(ctx context.Context, svc probation.Service, ev probation
 		return svc, err
 	}
 	if op := *next.Operation; op.Phase != from {
+		if op.Phase == probation.RollbackFailed && ev.Evidence != nil { // why the release before did not come up either
+			r.tellWords(op, *ev.Evidence, r.Lines(ctx, op, ev.Evidence.Invocation))
+		}
 		r.note(op, level(op.Phase), string(op.Phase), says(op, ev), map[string]string{"code": string(op.Code)})
 	}
 	return next, nil
@@ -300,7 +303,9 @@ func (r *Rollout) findSettled(op probation.Operation, now probation.Instant) (pr
 	case v.Kind == probation.Stopped:
 		return r.event(probation.Stopped, v.Reason), true
 	case v.Kind == probation.Unfit:
-		return r.event(probation.SettleFailed, "the previous release did not settle: "+v.Reason), true
+		ev := r.event(probation.SettleFailed, "the previous release did not settle: "+v.Reason)
+		ev.Evidence = v.Evidence
+		return ev, true
 	case v.Kind == probation.Stable && op.GoesOn():
 		ev := r.event(probation.Settled, "")
 		ev.Gap = &w.Outage.Total

@@ -58,9 +58,7 @@ func (r *Rollout) lastWords(ctx context.Context, svc probation.Service) probatio
 	if evidence.Lines = r.Lines(ctx, op, evidence.Invocation); len(evidence.Lines) == 0 {
 		return svc
 	}
-	for _, line := range evidence.Lines {
-		r.note(op, "info", "application", line, map[string]string{"unit": evidence.Unit, "invocation": evidence.Invocation})
-	}
+	r.tellWords(op, evidence, evidence.Lines)
 	op.Evidence = &evidence
 	svc.Operation = &op
 	svc.Refusals = slices.Clone(svc.Refusals)
@@ -70,6 +68,13 @@ func (r *Rollout) lastWords(ctx context.Context, svc probation.Service) probatio
 		}
 	}
 	return svc
+}
+
+// tellWords puts the last words of an invocation into the operation's log.
+func (r *Rollout) tellWords(op probation.Operation, of probation.Evidence, lines []string) {
+	for _, line := range lines {
+		r.note(op, "info", "application", line, map[string]string{"unit": of.Unit, "invocation": of.Invocation})
+	}
 }
 
 // putBackPins makes the pins those of the previous release, and has them loaded.

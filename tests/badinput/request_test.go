@@ -35,7 +35,7 @@ func TestRequests(t *testing.T) {
 		{"a digest of nothing", "sha256:", "have 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b.refused(t, refusal{exit: 64, says: []string{"digest", c.why, "toad: hint: ", "{{.Digest}}"}}, "toad", "deploy", "web", c.digest)
+			b.refused(t, refusal{exit: 64, says: []string{"digest", c.why, "toad: hint: ", "a tag will do as well"}}, "toad", "deploy", "web", c.digest)
 			b.refused(t, refusal{exit: 64, says: []string{"digest", c.why}}, "toad", "deploy", "web", host.Repository+"@"+c.digest)
 			p := b.rejected(t, 422, "invalid_request", deployments, "k-malformed", wish(c.digest))
 			if !strings.Contains(p.Detail, c.why) {
@@ -44,10 +44,13 @@ func TestRequests(t *testing.T) {
 		})
 	}
 	t.Run("a tag", func(t *testing.T) {
-		for _, tag := range []string{"v3", host.Repository + ":v3", "latest"} {
-			b.refused(t, refusal{exit: 64, says: []string{"names no digest", "a tag can move", "skopeo inspect"}}, "toad", "deploy", "web", tag)
-			b.rejected(t, 422, "invalid_request", deployments, "k-tag", wish(tag))
+		for _, tag := range []string{"latest", host.Repository + ":latest"} {
+			b.refused(t, refusal{exit: 1, says: []string{"latest"}}, "toad", "deploy", "web", tag)
 		}
+		for _, tag := range []string{"v 3", host.Repository, host.Repository + ":", "-v3-"} {
+			b.refused(t, refusal{exit: 64, says: []string{"toad: hint: "}}, "toad", "deploy", "web", "--", tag)
+		}
+		b.rejected(t, 422, "invalid_request", deployments, "k-tag", wish("v3")) // the API takes digests only
 	})
 	t.Run("another repository", func(t *testing.T) {
 		b.refused(t, refusal{exit: 64, says: []string{"is enrolled with the image " + host.Repository, "toad deploy web sha256:"}},

@@ -38,16 +38,21 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("toad status by su:\n%s", out)
 		}
 		b.MustUser(t, append(bare, "setup")...)
-		b.refusedBy(t, refusal{exit: 78, says: []string{"XDG_RUNTIME_DIR is not set and there is no /run/user/65534", "loginctl enable-linger 65534"}}, "nobody: toad status",
+		b.refusedBy(t, refusal{exit: 78, says: []string{"there is no /run/user/65534", "loginctl enable-linger nobody"}}, "nobody: toad status",
 			func() host.Result {
 				return b.Exec(t, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "-i", "HOME=/nonexistent", "PATH=/usr/bin:/usr/local/bin", "toad", "status")
 			})
 	})
 	t.Run("another user", func(t *testing.T) {
-		b.refusedBy(t, refusal{exit: 77, says: []string{"permission denied", "only the user that runs toad may use its socket"}}, "nobody: toad status",
-			func() host.Result {
-				return b.Exec(t, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "-i", "HOME=/nonexistent", "XDG_RUNTIME_DIR=/run/user/1000", "PATH=/usr/bin:/usr/local/bin", "toad", "status")
-			})
+		nobody := func(env string) func() host.Result {
+			return func() host.Result {
+				return b.Exec(t, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "-i", "HOME=/nonexistent", env, "PATH=/usr/bin:/usr/local/bin", "toad", "status")
+			}
+		}
+		b.refusedBy(t, refusal{exit: 77, says: []string{"permission denied", "only the user that runs toad may use its socket"}}, "nobody, at the socket: toad status",
+			nobody("TOAD_ENDPOINT=unix:///run/user/1000/toad/toad.sock"))
+		b.refusedBy(t, refusal{exit: 78, says: []string{"XDG_RUNTIME_DIR is /run/user/1000, which is another user's", "XDG_RUNTIME_DIR=/run/user/65534"}}, "nobody, after sudo: toad status",
+			nobody("XDG_RUNTIME_DIR=/run/user/1000"))
 	})
 	t.Run("no daemon", func(t *testing.T) {
 		b.MustUser(t, "systemctl", "--user", "stop", "toad.socket", "toad.service")
@@ -86,10 +91,12 @@ func root(t *testing.T, b bed, v3 string) {
 	users := []string{"HOME=/home/toad", "XDG_RUNTIME_DIR=/run/user/1000", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus"}
 	for _, command := range [][]string{{"setup"}, {"serve"}, {"act", "web-g1"}, {"check", "web-g1"}, {"reconcile"}, {"tick"}} {
 		for _, env := range [][]string{nil, users} {
-			b.refusedBy(t, refusal{exit: 77, says: []string{"this is root", "run it as that user"}}, fmt.Sprint("root: toad ", command, env), asRoot(env, command...))
+			b.refusedBy(t, refusal{exit: 78, says: []string{"this is root", "run it as that user: scripts/toad-as USER"}}, fmt.Sprint("root: toad ", command, env), asRoot(env, command...))
 		}
 	}
-	b.refusedBy(t, refusal{exit: 78, says: []string{"this is root", "run it as that user", "--endpoint"}}, "root: toad deploy", asRoot(nil, "deploy", "web", v3))
+	for _, env := range [][]string{nil, users} {
+		b.refusedBy(t, refusal{exit: 78, says: []string{"this is root", "run it as that user: scripts/toad-as USER"}}, "root: toad deploy", asRoot(env, "deploy", "web", v3))
+	}
 	if strangers := b.MustExec(t, "find", "/home/toad", "/run/user/1000", "-xdev", "-uid", "0"); strangers != "" {
 		t.Errorf("root left files in the user's folders:\n%s", strangers)
 	}

@@ -5,6 +5,8 @@
 package cli
 
 import (
+	"cmp"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -24,9 +26,9 @@ var update = flag.Bool("update", false, "write what the commands print into the 
 
 // service is one of a bed's: a Quadlet of its own on a port of its own.
 type service struct {
-	name string
-	port int
-	more string // lines of its Quadlet
+	name   string
+	port   int
+	stable string // 1s
 }
 
 // bed is a host with services that run v1 and are enrolled.
@@ -44,10 +46,10 @@ http = "http://127.0.0.1:%d/healthz"
 interval = "200ms"
 timeout = "1s"
 [service.%s.probation]
-deadline = "30s"
-stable = "1s"
+deadline = "1m"
+stable = "%s"
 
-`, s.name, s.name, host.Repository, s.name, s.port, s.name)
+`, s.name, s.name, host.Repository, s.name, s.port, s.name, cmp.Or(s.stable, "1s"))
 	}
 	h.WriteFile(t, "~/.config/toad/enrollment.toml", enrollment, 0o644)
 	h.MustUser(t, "systemctl", "--user", "daemon-reload")
@@ -62,13 +64,13 @@ stable = "1s"
 }
 
 func quadletOf(s service) string {
-	return fmt.Sprintf("[Container]\nImage=%s:v1\nPublishPort=127.0.0.1:%d:8080\n%s\n[Service]\nRestart=always\nRestartSec=1\nTimeoutStopSec=3\n",
-		host.Repository, s.port, s.more)
+	return fmt.Sprintf("[Container]\nImage=%s:v1\nPublishPort=127.0.0.1:%d:8080\n[Service]\nRestart=always\nRestartSec=1\nTimeoutStopSec=3\n",
+		host.Repository, s.port)
 }
 
 func serves(t *testing.T, h *host.Host, port int, version string) {
 	t.Helper()
-	host.Eventually(t, fmt.Sprintf("port %d to serve %s", port, version), time.Minute, func() bool {
+	host.Eventually(t, fmt.Sprintf("port %d to serve %s", port, version), 3*time.Minute, func() bool {
 		status, body := h.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 		return status == 200 && strings.Contains(body, version)
 	})
@@ -84,7 +86,7 @@ func transcripts(t *testing.T, h *host.Host, files ...string) {
 	for _, f := range files {
 		testscript.RunT(inTurn{t}, testscript.Params{Files: []string{"testdata/" + f + ".txtar"}, UpdateScripts: *update, RequireUniqueNames: true,
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"toad": p.toad, "exits": p.exits, "user": p.user, "root": p.root, "wait": p.wait,
+				"toad": p.toad, "exits": p.exits, "user": p.user, "root": p.root, "phase": p.phase,
 			}})
 	}
 }
@@ -159,11 +161,13 @@ func (p player) root(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// wait SERVICE PHASE… waits for one of the phases, by the record on disk.
-func (p player) wait(ts *testscript.TestScript, _ bool, args []string) {
+// phase SERVICE PHASE… waits for one of the phases, by the record on disk.
+func (p player) phase(ts *testscript.TestScript, _ bool, args []string) {
 	for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		r := p.h.User(tb{ts: ts}, "sh", "-c", `grep -o '"operation":{.*' .local/state/toad/services/`+args[0]+`.json | grep -o '"phase":"[a-z_]*"' | head -n 1`)
-		phase := strings.Trim(strings.TrimPrefix(strings.TrimSpace(r.Stdout), `"phase":`), `"`)
+		var record struct{ Operation struct{ Phase string } }
+		r := p.h.User(tb{ts: ts}, "cat", ".local/state/toad/services/"+args[0]+".json")
+		_ = json.Unmarshal([]byte(r.Stdout), &record)
+		phase := record.Operation.Phase
 		if slices.Contains(args[1:], phase) {
 			return
 		}
@@ -183,7 +187,7 @@ var plainer = []struct {
 	{regexp.MustCompile(`(?m)^ +\+\d[\dhmsd.]* `), "  +T "},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( UTC|Z)`), "DATE"},
 	{regexp.MustCompile(`\d\d:\d\d:\d\d UTC`), "CLOCK"},
-	{regexp.MustCompile(`\b\d[\dhmsd.]*[hms]( ago| left|ms)`), "T$1"},
+	{regexp.MustCompile(`\b\d[\dhmsd.]*[hmsd]( ago| left|ms)`), "T$1"},
 	{regexp.MustCompile(`(for|in|after|last|since) \d[\d.]*(ms|s)\b`), "$1 T"},
 	{regexp.MustCompile(`\d+(\.\d+)? [KMG]iB`), "SIZE"},
 	{regexp.MustCompile(`(?m) +$`), ""},
@@ -217,5 +221,10 @@ func TestMain(m *testing.M) {
 func TestWhatDeployingSays(t *testing.T) {
 	t.Parallel()
 	h := bed(t, service{name: "web", port: 8080}, service{name: "shop", port: 8081}, service{name: "api", port: 8082})
+	wrapper, err := os.ReadFile("../../scripts/toad-as")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.WriteFile(t, "/usr/local/bin/toad-as", string(wrapper), 0o755)
 	transcripts(t, h, "deploy", "fail")
 }

@@ -35,6 +35,7 @@ type behaviour struct {
 	silent    bool          // no listener
 	deaf      bool          // ignores SIGTERM
 	termCode  int           // exit status after SIGTERM
+	data      string        // keeps data below /data: reads, keeps or migrates what it finds there
 }
 
 var behaviours = map[string]behaviour{
@@ -50,6 +51,10 @@ var behaviours = map[string]behaviour{
 	"silent":     {silent: true},
 	"deaf":       {deaf: true},
 	"t143":       {termCode: 143},
+
+	"data1":         {data: "reads"},
+	"data-kept":     {data: "keeps"},
+	"data-migrated": {data: "migrates"},
 }
 
 func main() {
@@ -82,6 +87,9 @@ func run(args []string) (int, error) {
 	}
 	if b.atOnce {
 		return b.exitCode, errors.New("fatal: cannot read configuration")
+	}
+	if code, err := store(b.data); err != nil {
+		return code, err
 	}
 	fmt.Printf("sample %s (%s) starts\n", version(), args[0])
 
@@ -119,6 +127,32 @@ func run(args []string) (int, error) {
 		defer cancel()
 		return b.termCode, srv.Shutdown(ctx)
 	}
+}
+
+// store is an application with data in a format: one reads it, the next keeps it readable and the third migrates it. The
+// latter two then fail, for another reason.
+func store(does string) (int, error) {
+	const file = "/data/format"
+	if does == "" {
+		return 0, nil
+	}
+	format := "1"
+	if b, err := os.ReadFile(file); err == nil {
+		format = strings.TrimSpace(string(b))
+	}
+	if format != "1" {
+		return 4, fmt.Errorf("fatal: /data has format %s, this release reads 1", format)
+	}
+	if does == "migrates" {
+		format = "2"
+	}
+	if err := os.WriteFile(file, []byte(format+"\n"), 0o644); err != nil {
+		return 4, err
+	}
+	if does == "reads" {
+		return 0, nil
+	}
+	return 5, errors.New("fatal: no license found")
 }
 
 type app struct {
