@@ -308,3 +308,36 @@ func TestARestartOfTheCandidateIsNotTheRestoredReleases(t *testing.T) {
 	s = &story{t: t, w: s.w}
 	s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
 }
+
+// A restart that would come after the deadline is as good as none.
+func TestARestartAfterTheDeadlineIsNotWaitedFor(t *testing.T) {
+	s := newStory(t, 5)
+	s.see(running("new"), false)
+	dead := running("new")
+	dead.ActiveState, dead.SubState, dead.Container, dead.ExitStatus, dead.Result = "activating", "auto-restart", "", 2, "exit-code"
+	look := func(in, left time.Duration) probation.Verdict {
+		dead.RestartIn = in
+		_, v := s.w.Next(probation.Sample{At: 2 * time.Hour, Units: []probation.UnitSample{dead}, Left: left})
+		return v
+	}
+	s.want(look(10*time.Second, time.Minute), "", "", false)
+	s.want(look(0, time.Minute), "", "", false) // not known
+	s.want(look(10*time.Minute, time.Minute), probation.Unfit, probation.CodeCandidateExited, true)
+}
+
+// A unit that tells when it is ready keeps its start job until then: one that never does has been unready all the same.
+func TestAStartThatNeverEndsIsHeldAgainstTheRelease(t *testing.T) {
+	s := newStory(t, 0)
+	u := running("new")
+	u.ActiveState, u.SubState, u.Job = "activating", "start", "unknown"
+	s.see(u, false)
+	if e := s.w.Unready(); e == nil || e.Invocation != "new" {
+		t.Errorf("want evidence, have %+v", e)
+	}
+	other := newStory(t, 0)
+	u.Operation = "web-g6" // the container of another operation
+	other.see(u, false)
+	if e := other.w.Unready(); e != nil {
+		t.Errorf("evidence against another run: %+v", e)
+	}
+}

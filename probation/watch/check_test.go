@@ -31,6 +31,7 @@ type host struct {
 	lines   []string
 	running string               // the container, as of the last look
 	wall    func() time.Duration // how far the wall clock is off
+	foreign bool                 // something else holds the port
 }
 
 func (h *host) State(context.Context, string) (unitgen.State, error) {
@@ -57,6 +58,27 @@ func (h *host) Container(_ context.Context, id string) (watch.Container, error) 
 		return watch.Container{}, errors.New("no such container")
 	}
 	return h.is, nil
+}
+
+// Where the container shares the host's network anybody can be the one who answers.
+func TestAnAnswerOfAnotherProgramDoesNotCount(t *testing.T) {
+	h := newHost()
+	h.foreign = true
+	v, w := h.run(t, well)
+	if v.Kind != "" || w.Unready != nil || !strings.Contains(w.Why, "answered by something that is not web.service") {
+		t.Errorf("have %+v, %+v", v, w)
+	}
+}
+
+// A release that dies of a port which somebody else holds is not to blame.
+func TestAPortThatIsTakenIsNotTheReleasesFault(t *testing.T) {
+	h := newHost()
+	h.foreign = true
+	h.state.ActiveState, h.state.SubState, h.state.ExecMainStatus, h.state.Result = "failed", "failed", 1, "exit-code"
+	v, _ := h.run(t, well)
+	if v.Kind != probation.Unfit || v.Code != probation.CodeInterrupted || v.Evidence != nil {
+		t.Errorf("have %+v", v)
+	}
 }
 
 func newHost() *host {
@@ -93,7 +115,7 @@ func (h *host) run(t *testing.T, answer http.HandlerFunc) (probation.Verdict, re
 	}
 	c := &watch.Check{Records: records, Units: h, Containers: h, Now: now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Payload: func(string) string { return h.running }, MemoryLimit: func(unitgen.State) bool { return false }, Status: func(string) {},
-		Foreign: func(unitgen.State, probation.Ready) bool { return false },
+		Foreign: func(unitgen.State, probation.Ready) bool { return h.foreign },
 		Lines:   func(context.Context, probation.Operation, string) []string { return h.lines }}
 	v, err := c.Run(t.Context(), "web-g1", 1)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
