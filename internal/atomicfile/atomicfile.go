@@ -293,6 +293,10 @@ func Sweep(dir string) ([]string, error) {
 	return swept, errors.Join(errs...)
 }
 
+// Flush makes what has been renamed into a folder outlive a power cut. Every change of this package does so by itself; it
+// is for what a process that died has left undone.
+func Flush(dir string) error { return syncDir(dir) }
+
 func syncDir(dir string) error {
 	if err := step("syncdir", dir); err != nil {
 		return fmt.Errorf("flush %s: %w", dir, err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"toad/internal/atomicfile"
 )
 
 // ErrLocked marks a lock that somebody else holds.
@@ -29,14 +31,39 @@ func (s *Store) LockServe() (unlock func(), err error) {
 		holder, _ := os.ReadFile(path)
 		return nil, fmt.Errorf("%w: another toad serve (pid %s) runs on %s", ErrLocked, strings.TrimSpace(string(holder)), s.dir)
 	}
+	if err := flush(filepath.Join(s.dir, "services")); err != nil { // as after a holder of Lock that died
+		_ = l.Unlock()
+		return nil, err
+	}
 	// The pid is for people; the flock is what holds, so a torn write does no harm.
 	_ = os.WriteFile(path, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600)
 	return func() { _ = l.Unlock() }, nil
 }
 
-// Lock waits for the lock of a service.
+// flush stands for atomicfile.Flush; a test of this package counts it.
+var flush = atomicfile.Flush
+
+// Lock waits for the lock of a service. A holder that died may have replaced the record and not have flushed that: it is
+// flushed here, since nothing may follow from what a power cut can still undo.
 func (s *Store) Lock(ctx context.Context, name string) (unlock func(), err error) {
-	return s.lock(ctx, filepath.Join("services", name+".lock"))
+	file := filepath.Join("services", name+".lock")
+	release, err := s.lock(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(s.dir, file)
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		if err := flush(filepath.Dir(path)); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	// The pid stands in the file while the lock is held, and so as long as its holder is dead.
+	_ = os.WriteFile(path, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600)
+	return func() {
+		_ = os.Truncate(path, 0)
+		release()
+	}, nil
 }
 
 // LockReload waits for the lock under which pins are written, the manager reloads and the units are read back.
