@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen", "internal/atomicfile"},
 	"probation/proof":     {},
 	"authstore":           {"internal/atomicfile"},
+	"webui":               {},
 	"httpd/api":           {},
 	"httpd":               {"httpd/api", "authstore", "probation", "probation/record"},
 }

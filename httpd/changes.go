@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"toad/probation"
 )
 
 // changes wakes those who follow an operation when a file of it, or of its service, has changed. One watcher serves
@@ -31,8 +33,13 @@ func newChanges(dir string) *changes {
 	return &changes{dir: dir, waiting: map[*waiter]bool{}}
 }
 
+// Follow tells those who show a service when to look at it again, or at all services if no name is given.
+func (s *Server) Follow(service string) (changed <-chan struct{}, stop func()) {
+	return s.changes.follow(service, "")
+}
+
 // follow returns a channel that says when to look again; stop ends it. What changed before follow is for the caller to
-// have looked at after it.
+// have looked at after it. Without an operation all of the service's are followed, and without a service all there are.
 func (c *changes) follow(service, operation string) (changed <-chan struct{}, stop func()) {
 	w := &waiter{service, operation, make(chan struct{}, 1)}
 	c.mu.Lock()
@@ -93,10 +100,18 @@ func (c *changes) listen(watcher *fsnotify.Watcher, done <-chan struct{}) {
 			folder, file := filepath.Split(ev.Name)
 			name, _, _ := strings.Cut(file, ".")
 			c.tell(func(w *waiter) bool {
-				if filepath.Base(folder) == "services" {
-					return w.service == name
+				service, operation := name, ""
+				if filepath.Base(folder) != "services" {
+					service, _, _ = probation.ParseOperationID(name)
+					operation = name
 				}
-				return w.operation == name
+				switch {
+				case w.service == "":
+					return true
+				case w.operation == "" || operation == "":
+					return w.service == service
+				}
+				return w.operation == operation
 			})
 		case <-watcher.Errors: // events were lost
 			c.tell(func(*waiter) bool { return true })

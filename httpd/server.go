@@ -89,6 +89,8 @@ type Options struct {
 	Log     *slog.Logger
 	// StateDir is the folder whose records are watched for those who follow; without it they are looked at every 200 ms.
 	StateDir string
+	// Page is what is answered on listeners of type Page.
+	Page http.Handler
 	// Idle ends Serve when nothing was asked for so long; 0 = never.
 	Idle time.Duration
 }
@@ -109,6 +111,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	unix, tcp load
+	pages     int       // requests for the page under way
 	rested    time.Time // when the last request ended
 
 	refused map[string]int // refused requests that an operation's log tells of
@@ -147,8 +150,13 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
+	pages := s.pageServer()
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
+		if p, ok := l.(Page); ok {
+			go func() { failed <- pages.Serve(limit(p.Listener)) }()
+			continue
+		}
 		go func() { failed <- server.Serve(limit(l)) }()
 	}
 	var err error
@@ -161,8 +169,10 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	cancel()
 	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer done()
-	if server.Shutdown(grace) != nil {
-		_ = server.Close()
+	for _, srv := range []*http.Server{server, pages} {
+		if srv.Shutdown(grace) != nil {
+			_ = srv.Close()
+		}
 	}
 	return err
 }
@@ -183,7 +193,7 @@ func (s *Server) idle(ctx context.Context) <-chan struct{} {
 			case <-tick.C:
 			}
 			s.mu.Lock()
-			rested := s.unix == load{} && s.tcp == load{} && s.now().Sub(s.rested) >= s.Idle
+			rested := s.unix == load{} && s.tcp == load{} && s.pages == 0 && s.now().Sub(s.rested) >= s.Idle
 			s.mu.Unlock()
 			if rested {
 				close(over)

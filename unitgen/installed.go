@@ -11,6 +11,7 @@ type File struct{ Name, Text string }
 func Installed(p Program, pins ...string) []File {
 	files := []File{
 		{"toad.socket", socketText},
+		{WebSocket, webSocketText},
 		{"toad.service", serviceText},
 		{"toad-reconcile.service", reconcileText},
 		{"toad-held.service", heldText},
@@ -102,6 +103,27 @@ WantedBy=sockets.target
 // TCPSocket is the unit that holds the TCP addresses. It is one of its own: a port that another program has taken must
 // not take the Unix socket down with it.
 const TCPSocket = "toad-tcp.socket"
+
+// WebSocket is the unit that holds the socket of the page.
+const WebSocket = "toad-web.socket"
+
+// Whoever may connect sees the page, and can do nothing: the folder says who that is. It is alone there, so that a gateway
+// can be given this folder and nothing else of toad's.
+const webSocketText = `[Unit]
+Description=toad: where the web page is asked for
+
+[Socket]
+Service=toad.service
+ListenStream=%t/toad-web/web.sock
+SocketMode=0660
+DirectoryMode=0750
+TriggerLimitIntervalSec=0
+PollLimitIntervalSec=2s
+PollLimitBurst=4
+
+[Install]
+WantedBy=sockets.target
+`
 
 const tcpSocketText = `[Unit]
 Description=toad: where requests with a token arrive

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 
+	"toad/httpd"
 	"toad/internal/atomicfile"
 	"toad/unitgen"
 )
@@ -100,6 +101,10 @@ func listeners(g *globals, l listening, log *slog.Logger) (listeners []net.Liste
 		}
 		switch at := p.Addr().(type) {
 		case *net.UnixAddr:
+			if filepath.Base(at.Name) == pageSocket {
+				listeners = append(listeners, httpd.Page{Listener: p})
+				continue
+			}
 			unix = true
 		case *net.TCPAddr:
 			a := netip.AddrPortFrom(at.AddrPort().Addr().Unmap(), at.AddrPort().Port())
@@ -136,6 +141,17 @@ func listeners(g *globals, l listening, log *slog.Logger) (listeners []net.Liste
 		listeners = append(listeners, own)
 	}
 	return listeners, all, nil
+}
+
+// pageSocket is what the socket of the page is called, wherever it lies.
+const pageSocket = "web.sock"
+
+// closedSockets are what is to be closed before systemd can open the page's socket, which it cannot while the service runs.
+func (h *host) closedSockets(ctx context.Context) []string {
+	if s, err := h.bus.State(ctx, unitgen.WebSocket); err == nil && s.ActiveState == "active" {
+		return nil
+	}
+	return []string{"stop", "toad.socket", "toad.service"}
 }
 
 // turnAway hangs up on those who come to an address that is not to be answered: waiting would tell them nothing.
@@ -213,7 +229,7 @@ func (h *host) moveSockets(ctx context.Context, runtimeDir string, was unitgen.P
 			return err
 		}
 	}
-	steps := [][]string{{"daemon-reload"}, {"stop", "toad.socket", "toad.service"}, {"enable", "--now", "toad.socket"}}
+	steps := [][]string{{"daemon-reload"}, {"stop", "toad.socket", unitgen.WebSocket, "toad.service"}, {"enable", "--now", "toad.socket", unitgen.WebSocket}}
 	if len(now.Listen) > 0 {
 		steps[2] = append(steps[2], unitgen.TCPSocket)
 	} else {

@@ -77,6 +77,7 @@ func serve(ctx context.Context, g *globals, l listening, idle time.Duration) err
 		Registry: published{h.podman}, Proofs: proofs{h}, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
 		Planner: h.rollout, Host: looks{h}, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
 		StateDir: h.records.Dir(), Log: h.log, Idle: idle})
+	server.Page = h.page(server.Follow)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	go h.watchdog(ctx, server.Stay)
 	err = server.Serve(ctx, all...)

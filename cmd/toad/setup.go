@@ -14,6 +14,7 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"toad/internal/atomicfile"
+	"toad/unitgen"
 )
 
 func setupCmd(g *globals) *ffcli.Command {
@@ -45,7 +46,7 @@ func setupCmd(g *globals) *ffcli.Command {
 }
 
 // started are the units that setup enables; toad-reconcile is only enabled, the manager alone starts it.
-var started = []string{"toad.socket", "toad-tick.timer", fencePath}
+var started = []string{"toad.socket", unitgen.WebSocket, "toad-tick.timer", fencePath}
 
 func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	h, err := wire(ctx, g)
@@ -103,10 +104,14 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	for _, argv := range [][]string{
 		{"daemon-reload"},
 		{"enable", "toad-reconcile.service"},
+		h.closedSockets(ctx),
 		append([]string{"enable", "--now"}, started...),
 		{"try-restart", "toad.service", fencePath}, // the fence may have other folders to watch now
 		{"start", "--no-block", "toad-fence.service"},
 	} {
+		if len(argv) == 0 {
+			continue
+		}
 		if err := systemctl(ctx, runtimeDir, argv...); err != nil {
 			return err
 		}

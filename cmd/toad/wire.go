@@ -198,7 +198,7 @@ func (p published) Resolve(ctx context.Context, repository, tag string) (string,
 }
 
 // containers lends Podman to a check.
-type containers struct{ podman *podmanc.Client }
+type containers struct{ podman pageContainers }
 
 func (c containers) Container(ctx context.Context, id string) (watch.Container, error) {
 	k, err := c.podman.Container(ctx, id)

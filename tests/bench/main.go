@@ -42,7 +42,7 @@ type misuse string
 func (u misuse) Error() string { return string(u) }
 
 // names are the sections in the order they are measured and shown.
-var names = []string{"overhead", "failure", "check", "api", "peers", "sizes"}
+var names = []string{"overhead", "failure", "check", "api", "peers", "web", "sizes"}
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "inside" {
@@ -132,6 +132,9 @@ func measure(want []string, rounds int, ahead bool, log io.Writer) (*table.Table
 	}
 	if has("api") {
 		section("api", func() []table.Section { return []table.Section{answers(b, l)} })
+	}
+	if has("web") {
+		section("web", func() []table.Section { return []table.Section{web(b, l)} })
 	}
 	if has("sizes") {
 		section("sizes", func() []table.Section { return []table.Section{sizes(b, l)} })

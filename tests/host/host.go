@@ -353,6 +353,12 @@ func (h *Host) Get(url string) (int, string) {
 	return resp.StatusCode, body.String()
 }
 
+// Net is put in front of a command line that is to use the host's network and nothing else of it.
+func (h *Host) Net(t testing.TB) []string {
+	t.Helper()
+	return []string{"nsenter", "-t", h.pid, "-n", "--"}
+}
+
 // Dial connects as a process inside would. A Unix socket is reached below /proc/<Pid>/root.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return inNetwork(h, func() (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, address) })
