@@ -226,5 +226,5 @@ func TestWhatDeployingSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.WriteFile(t, "/usr/local/bin/toad-as", string(wrapper), 0o755)
-	transcripts(t, h, "deploy", "fail")
+	transcripts(t, h, "deploy", "fail", "more", "admin")
 }
