@@ -55,6 +55,13 @@ func TestInstalledUnitsAreAsRecorded(t *testing.T) {
 	for _, f := range unitgen.Installed(program, "/home/toad/.config/containers/systemd/web.container.d") {
 		golden(t, filepath.Join("testdata", "installed", f.Name), f.Text)
 	}
+	listening := program
+	listening.Listen, listening.Hosts = []string{"127.0.0.1:8686", "[::1]:8686"}, []string{"box.example.org"}
+	for _, f := range unitgen.Installed(listening) {
+		if f.Name == unitgen.TCPSocket || f.Name == "toad.service" {
+			golden(t, filepath.Join("testdata", "installed", "listening-"+f.Name), f.Text)
+		}
+	}
 }
 
 func TestInstalledUnitsSurviveSystemdAnalyze(t *testing.T) {
@@ -63,7 +70,8 @@ func TestInstalledUnitsSurviveSystemdAnalyze(t *testing.T) {
 		t.Fatal("systemd-analyze is missing; it comes with systemd")
 	}
 	dir := t.TempDir()
-	p := unitgen.Program{Exe: filepath.Join(dir, "a b%i$HOME", "toad"), State: `/a "b' \x`, Enrollment: "/e f/100%.toml"}
+	p := unitgen.Program{Exe: filepath.Join(dir, "a b%i$HOME", "toad"), State: `/a "b' \x`, Enrollment: "/e f/100%.toml",
+		Listen: []string{"127.0.0.1:8686", "[::1]:8686"}, Hosts: []string{"box.example.org"}}
 	if err := os.MkdirAll(filepath.Dir(p.Exe), 0o700); err != nil {
 		t.Fatal(err)
 	}
