@@ -10,7 +10,7 @@ import (
 // the host's own user out.
 const (
 	maxConnections = 2048
-	maxRequests    = 256
+	maxRequests    = 512
 	maxFollowers   = 1536
 )
 

@@ -132,12 +132,14 @@ func askInside(socket, path string, rate int, length time.Duration, stdout io.Wr
 // followInside holds n event streams open until stdin ends.
 func followInside(socket, id string, n int, stdin io.Reader, stdout io.Writer) error {
 	var begun sync.WaitGroup
+	gate := make(chan struct{}, 100) // the daemon bears more followers than it takes requests at the same instant
 	var mu sync.Mutex
 	var failed error
 	for range min(n, followers) {
 		begun.Add(1)
 		go func() {
-			err := oneFollower(socket, id, sync.OnceFunc(begun.Done))
+			gate <- struct{}{}
+			err := oneFollower(socket, id, sync.OnceFunc(func() { <-gate; begun.Done() }))
 			mu.Lock()
 			defer mu.Unlock()
 			failed = errors.Join(failed, err)
