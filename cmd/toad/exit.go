@@ -53,7 +53,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &config):
+	case errors.As(err, &config), errors.Is(err, api.ErrNotToad):
 		return exitConfig
 	case errors.As(err, &problem):
 		return exitOfProblem(problem)

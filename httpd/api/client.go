@@ -20,6 +20,9 @@ import (
 // ErrUnreachable marks an API that gave no answer.
 var ErrUnreachable = errors.New("toad is out of reach")
 
+// ErrNotToad marks an answer that toad does not give: the endpoint is somebody else's.
+var ErrNotToad = errors.New("is it toad?")
+
 // UnreachableError says which endpoint gave no answer, and why. It is ErrUnreachable.
 type UnreachableError struct {
 	Endpoint string
@@ -101,6 +104,9 @@ func (c *Client) Services(ctx context.Context) (Services, error) {
 func (c *Client) Service(ctx context.Context, name string) (Service, error) {
 	var out Service
 	err := c.get(ctx, "/v1/services/"+url.PathEscape(name), &out)
+	if err == nil && out.Service != name {
+		err = fmt.Errorf("answer of %s: it is not about %s; %w", c.endpoint, name, ErrNotToad)
+	}
 	return out, err
 }
 
@@ -186,6 +192,9 @@ func (c *Client) write(ctx context.Context, path string, body any, key string) (
 		return op, false, err
 	}
 	status, err := c.ask(ctx, http.MethodPost, path, data, key, &op)
+	if err == nil && op.ID == "" {
+		err = fmt.Errorf("answer of %s: it names no operation; %w", c.endpoint, ErrNotToad)
+	}
 	return op, status == http.StatusOK, err
 }
 
@@ -233,14 +242,14 @@ func (c *Client) askOnce(ctx context.Context, method, path string, body []byte, 
 	case err != nil:
 		return 0, &UnreachableError{c.endpoint, err}
 	case len(data) > maxAnswer:
-		return 0, fmt.Errorf("answer of %s: larger than %d bytes; is it toad?", c.endpoint, maxAnswer)
+		return 0, fmt.Errorf("answer of %s: larger than %d bytes; %w", c.endpoint, maxAnswer, ErrNotToad)
 	case resp.StatusCode/100 != 2:
-		return resp.StatusCode, problemOf(resp, data)
+		return resp.StatusCode, c.refusal(resp, data)
 	case mediaType(resp) != "application/json":
-		return 0, fmt.Errorf("answer of %s: %.80q instead of JSON; is it toad?", c.endpoint, resp.Header.Get("Content-Type"))
+		return 0, fmt.Errorf("answer of %s: %.80q instead of JSON; %w", c.endpoint, resp.Header.Get("Content-Type"), ErrNotToad)
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return 0, fmt.Errorf("answer of %s: %w; is it toad?", c.endpoint, err)
+		return 0, fmt.Errorf("answer of %s: %w; %w", c.endpoint, err, ErrNotToad)
 	}
 	return resp.StatusCode, nil
 }
@@ -260,6 +269,16 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte) 
 }
 
 // problemOf makes a Problem of any answer that is not a success, also of a gateway's.
+// refusal is what an answer that is no success says. Without a code it is of something else: for a time, or because of who
+// asks, or because the endpoint is wrong.
+func (c *Client) refusal(resp *http.Response, data []byte) error {
+	p := problemOf(resp, data)
+	if s := p.Status; p.Code != "" || s >= 500 || s == http.StatusUnauthorized || s == http.StatusForbidden || s == http.StatusTooManyRequests {
+		return p
+	}
+	return fmt.Errorf("answer of %s: %w; %w", c.endpoint, p, ErrNotToad)
+}
+
 func problemOf(resp *http.Response, data []byte) *Problem {
 	p := &Problem{}
 	if mediaType(resp) != "application/problem+json" || json.Unmarshal(data, p) != nil {
