@@ -181,7 +181,9 @@ type generator struct {
 
 const rate = 100 // requests per second
 
-func startLoad(b *bench, h *host.Host, port int) *generator {
+func startLoad(b *bench, h *host.Host, port int) *generator { return startLoadAt(b, h, port, rate) }
+
+func startLoadAt(b *bench, h *host.Host, port, rate int) *generator {
 	ctx, cancel := context.WithTimeout(context.Background(), load.MaxTime+time.Minute)
 	g := &generator{cancel: cancel}
 	g.cmd = h.Command(ctx, b, "bench", "inside", "load", fmt.Sprintf("http://127.0.0.1:%d/healthz", port), fmt.Sprint(rate))

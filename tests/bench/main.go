@@ -42,7 +42,7 @@ type misuse string
 func (u misuse) Error() string { return string(u) }
 
 // names are the sections in the order they are measured and shown.
-var names = []string{"overhead", "failure", "check", "api", "peers", "web", "sizes"}
+var names = []string{"overhead", "failure", "switch", "check", "api", "peers", "web", "sizes"}
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "inside" {
@@ -127,6 +127,9 @@ func measure(want []string, rounds int, ahead bool, log io.Writer) (*table.Table
 	if has("failure") || has("peers") {
 		section("failure and peers", func() []table.Section { return releases(b, l, has("failure"), has("peers")) })
 	}
+	if has("switch") {
+		section("switch", func() []table.Section { return []table.Section{switches(b, l)} })
+	}
 	if has("check") {
 		section("check", func() []table.Section { return []table.Section{check(b, l)} })
 	}
@@ -154,7 +157,7 @@ What toad costs, and what a failed release costs with it, next to what does the 
 estimated; nothing here is a promise for another machine: read the ratios.
 
 Written %s by `+"`scripts/bench --write`"+`, which also is how to repeat it (as root on Debian or Ubuntu; it installs what it
-needs, boots its own test hosts, and takes about 40 minutes; on a shared
+needs, boots its own test hosts, and takes about an hour; on a shared
 machine with `+"`--ahead`"+`). `+"`scripts/bench --quick overhead`"+` measures one section.
 
 `, tab.Date)

@@ -231,7 +231,7 @@ func compared(systems []system, got outcomes, notes []string) table.Section {
 		"A crash loop (Restart=always, RestartSec=1) is in the end down once it has met systemd's start limit. docker service update at times " +
 			"takes a minute more, with the service down; the spread shows it.",
 		"Swarm runs on a second host of the same machine, with a port of the host as the others. Not measured here: an overlay network with " +
-			"start-first for swarm, a held socket or two sides for toad, with which neither need lose a request.",
+			"start-first for swarm. What a held socket and two sides do for toad is in the section switch.",
 	}, notes...)
 	return s
 }

@@ -6,10 +6,9 @@ package beside
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"toad/tests/bench/load"
 	"toad/tests/host"
 	"toad/tests/scene"
+	"toad/tests/shown"
 )
 
 // bed is a host with the service web as one section of the document sets it up.
@@ -39,42 +39,6 @@ const (
 	quick            = "interval = \"100ms\"\ntimeout = \"1s\""
 )
 
-var (
-	section = regexp.MustCompile(`(?m)^##+ (.*)$`)
-	block   = regexp.MustCompile("(?ms)^(?:`(~/[^`]+)`\n\n)?```([a-z]+)\n(.*?)^```$")
-)
-
-// document is what one section of docs/switch.md shows: files by name, and what is to be typed.
-func document(t *testing.T, title string) (files map[string]string, commands string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "switch.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(text)
-	for _, m := range section.FindAllStringSubmatchIndex(doc, -1) {
-		if doc[m[2]:m[3]] != title {
-			continue
-		}
-		doc = doc[m[1]:]
-		if next := section.FindStringIndex(doc); next != nil {
-			doc = doc[:next[0]]
-		}
-		files = map[string]string{}
-		for _, b := range block.FindAllStringSubmatch(doc, -1) {
-			switch {
-			case b[1] != "":
-				files[b[1]] = b[3]
-			case b[2] == "sh":
-				commands += b[3]
-			}
-		}
-		return files, commands
-	}
-	t.Fatalf("docs/switch.md has no section %q", title)
-	return nil, ""
-}
-
 // newBed sets a host up as a section says, with the test's image and times, and waits until v1 serves.
 func newBed(t *testing.T, title string, o options) *bed {
 	t.Helper()
@@ -85,29 +49,37 @@ func newBed(t *testing.T, title string, o options) *bed {
 	if o.faults {
 		b.Faults(t)
 	}
-	files, commands := document(t, title)
-	if len(files) < 2 || commands == "" {
-		t.Fatalf("the section %q is not complete: %d files, %q", title, len(files), commands)
+	set, err := shown.Section(filepath.Join("..", "..", "docs", "switch.md"), title)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, text := range files {
-		text = strings.ReplaceAll(text, "registry.example.org/team/web:latest", host.Repository+":"+inForceByDefault)
-		text = strings.ReplaceAll(text, "registry.example.org/team/web", host.Repository)
-		if strings.HasSuffix(name, ".toml") {
-			text = strings.Replace(text, "/healthz\"\n", "/healthz\"\n"+quick+"\n", 1)
-			if o.limits == "" {
-				o.limits = "deadline = \"15s\"\nstable = \"1s\""
-			}
-			if o.drain != "" {
-				text += "drain = \"" + o.drain + "\"\n"
-			}
-			text += "\n[service.web.probation]\n" + o.limits + "\n"
-		}
+	end := "\n[service.web.probation]\n" + o.limits + "\n"
+	if o.limits == "" {
+		end = "\n[service.web.probation]\ndeadline = \"60s\"\nstable = \"1s\"\n"
+	}
+	if o.drain != "" {
+		end = "drain = \"" + o.drain + "\"\n" + end
+	}
+	for name, text := range set.Put(host.Repository, inForceByDefault, quick, end) {
 		b.WriteFile(t, name, text, 0o644)
 	}
-	b.MustUser(t, "sh", "-ec", commands)
+	b.MustUser(t, "sh", "-ec", set.Commands)
 	b.Serves(t, inForceByDefault)
 	b.MustUser(t, "toad", "setup")
 	return b
+}
+
+// begin starts a deployment that nobody follows. A busy machine may ask to try again.
+func (b *bed) begin(t *testing.T, tag string) {
+	t.Helper()
+	const tryAgain = 75
+	host.Eventually(t, "the deployment of "+tag+" to be accepted", 2*time.Minute, func() bool {
+		r := b.Deploy(t, tag, "--detach")
+		if r.Exit != 0 && r.Exit != tryAgain {
+			t.Fatalf("toad deploy web %s --detach: exit %d\n%s%s\n%s", tag, r.Exit, r.Stdout, r.Stderr, b.Log(t))
+		}
+		return r.Exit == 0
+	})
 }
 
 // side is the unit of the nth side.
@@ -130,6 +102,20 @@ func (b *bed) door(t *testing.T) string {
 // other one is down and may not be started by anybody.
 func (b *bed) settled(t *testing.T, runs int) {
 	t.Helper()
+	host.Eventually(t, "nothing to be owed any more", 4*time.Minute, func() bool {
+		var rec struct {
+			Operation struct {
+				Phase              string
+				Released, Retained bool
+			}
+			Drain *struct{}
+		}
+		text := b.MustUser(t, "cat", ".local/state/toad/services/web.json")
+		if err := json.Unmarshal([]byte(text), &rec); err != nil {
+			t.Fatalf("%v in %s", err, text)
+		}
+		return rec.Operation.Released && rec.Drain == nil && (rec.Operation.Phase != "promoted" || rec.Operation.Retained)
+	})
 	b.Quiet(t)
 	if have := b.door(t); have != b.sides[runs] {
 		t.Errorf("the door leads to side %s, want %s\n%s", have, b.sides[runs], b.Log(t))
