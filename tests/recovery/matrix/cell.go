@@ -83,6 +83,7 @@ type Result struct {
 	Next    string    `json:"next,omitempty"`  // a point that the recovery passed, for a second kill
 	Seconds float64   `json:"seconds,omitempty"`
 	At      time.Time `json:"at"`
+	Build   string    `json:"build,omitempty"` // toad's version
 }
 
 // Load reads results, one a line; the last of a cell counts. A file that is missing holds none.

@@ -14,6 +14,7 @@ func Document(all []Result, machine string) string {
 	var b strings.Builder
 	var first, last time.Time
 	n, seconds, twice := map[string]int{}, 0.0, 0
+	var builds []string
 	for _, r := range all {
 		if r.Result == "" {
 			continue
@@ -22,6 +23,9 @@ func Document(all []Result, machine string) string {
 		seconds += r.Seconds
 		if r.Second != "" {
 			twice++
+		}
+		if r.Build != "" && !slices.Contains(builds, r.Build) {
+			builds = append(builds, r.Build)
 		}
 		if first.IsZero() || r.At.Before(first) {
 			first = r.At
@@ -44,13 +48,13 @@ good release, a bad one and a rollback ran their course; and killed a second tim
   operation when they are a minute old.
 
 %d cells run: %d passed, %d failed, %d not met (the operation did not pass that point again, in two tries). %d of them
-with a second kill. %s to %s, %.0f minutes of test hosts, on %s.
+with a second kill. %s to %s, %.0f minutes of test hosts, on %s. Builds: %s.
 
 Repeat it as root: `+"`scripts/matrix`"+` (all of it; what it has passed it keeps in a file, and goes on there), or
 `+"`scripts/test recovery`"+` for a seeded few of each kind. The points stand in internal/fault/fault.go; a test holds that table
 against the syntax trees, and this one against the table.
 
-`, n[Passed]+n[Failed]+n[NotMet], n[Passed], n[Failed], n[NotMet], twice, day(first), day(last), seconds/60, machine)
+`, n[Passed]+n[Failed]+n[NotMet], n[Passed], n[Failed], n[NotMet], twice, day(first), day(last), seconds/60, machine, strings.Join(builds, ", "))
 	table(&b, all)
 	instants(&b, all)
 	fmt.Fprint(&b, "\n## What stands for what\n\n")

@@ -68,6 +68,7 @@ type plan struct {
 	busy    int        // cells and traces that may make more
 	whole   bool
 	file    string
+	build   string // toad's version
 	results []Result
 	done    map[string]bool
 	rnd     *rand.Rand
@@ -174,6 +175,7 @@ func (p *plan) finish(t *testing.T, r Result) {
 	defer p.mu.Unlock()
 	p.busy--
 	defer p.changed.Broadcast()
+	r.Build = p.build
 	p.results = append(p.results, r)
 	if p.file != "" {
 		line, err := json.Marshal(r)
@@ -217,6 +219,9 @@ func (p *plan) work(t *testing.T) {
 		}
 		if w == nil {
 			w = newHost(t)
+			p.mu.Lock()
+			p.build = w.MustUser(t, "toad", "version")
+			p.mu.Unlock()
 		}
 		name := ""
 		if sc != nil {
