@@ -42,7 +42,7 @@ type misuse string
 func (u misuse) Error() string { return string(u) }
 
 // names are the sections in the order they are measured and shown.
-var names = []string{"overhead", "failure", "switch", "check", "api", "peers", "web", "sizes"}
+var names = []string{"overhead", "failure", "switch", "check", "api", "peers", "web", "sizes", "reconcile"}
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "inside" {
@@ -141,6 +141,9 @@ func measure(want []string, rounds int, ahead bool, log io.Writer) (*table.Table
 	}
 	if has("sizes") {
 		section("sizes", func() []table.Section { return []table.Section{sizes(b, l)} })
+	}
+	if has("reconcile") {
+		section("reconcile", func() []table.Section { return []table.Section{reconcile(b, l)} })
 	}
 	tab.Machine = append(tab.Machine, l.noise(atStart))
 	slices.SortStableFunc(tab.Sections, func(x, y table.Section) int {

@@ -150,13 +150,23 @@ func (p *plan) next() (*scenario, *Cell) {
 	return nil, nil
 }
 
-// cells makes the cells of a scenario: all, or for the default run a seeded few of each action, spread over the table.
+// more tells that there is, or may be, something to do.
+func (p *plan) more() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.trace)+len(p.todo)+len(p.later)+p.busy > 0
+}
+
+// cells makes the cells of a scenario: all, or for the default run a seeded one of each action.
 func (p *plan) cells(sc scenario, points []Passing) (all []Cell) {
 	h := fnv.New64()
 	h.Write([]byte(sc.name))
 	rnd := rand.New(rand.NewPCG(seed, h.Sum64()))
-	for _, action := range []string{Kill, Cut, Error} {
-		few := sc.few
+	for _, action := range every {
+		few := 0
+		if slices.Contains(sc.few, action) {
+			few = 1
+		}
 		for _, i := range rnd.Perm(len(points)) {
 			at := points[i]
 			if !slices.Contains(at.Ways, action) || !p.whole && few == 0 {
@@ -194,17 +204,14 @@ func (p *plan) finish(t *testing.T, r Result) {
 	p.second(r)
 }
 
-// second plans a second kill during the recovery from a kill or a power cut, at the point that the first run has drawn. In
-// the default run the first of each action has one.
+// second plans a second kill during the recovery from a kill or a power cut, at the point that the first run has drawn.
 func (p *plan) second(r Result) {
 	if r.Next == "" || r.Second != "" || r.Action != Kill && r.Action != Cut {
 		return
 	}
-	c := r.Cell
-	c.Second = r.Next
-	first := !slices.ContainsFunc(p.results, func(o Result) bool { return o.Second != "" && o.Scenario == c.Scenario && o.Action == c.Action }) &&
-		!slices.ContainsFunc(p.later, func(o Cell) bool { return o.Scenario == c.Scenario && o.Action == c.Action })
-	if p.whole || first {
+	if p.whole || r.Action == Cut && scenarioOf(r.Scenario).twice {
+		c := r.Cell
+		c.Second = r.Next
 		p.add(c)
 	}
 }
@@ -213,15 +220,16 @@ func (p *plan) second(r Result) {
 func (p *plan) work(t *testing.T) {
 	var w *scene.Web
 	for {
-		sc, c := p.next()
-		if sc == nil && c == nil {
-			return
-		}
-		if w == nil {
+		// Before it takes a cell: one that finds no host must not keep the others waiting.
+		if w == nil && p.more() {
 			w = newHost(t)
 			p.mu.Lock()
 			p.build = w.MustUser(t, "toad", "version")
 			p.mu.Unlock()
+		}
+		sc, c := p.next()
+		if sc == nil && c == nil {
+			return
 		}
 		name := ""
 		if sc != nil {

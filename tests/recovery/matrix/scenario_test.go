@@ -13,7 +13,9 @@ import (
 type scenario struct {
 	name string
 	ends string // the phase it ends in when nothing is injected
-	few  int    // cells of each action in the default run
+	// few are the actions of which the default run has a cell each; with twice it has a second kill after the power cut.
+	few   []string
+	twice bool
 	// least is how many points there are at least; fewer mean that the trace is broken.
 	least int
 	// prepare comes before anything is injected; it may begin the operation.
@@ -25,9 +27,11 @@ type scenario struct {
 	only func(trace []passed) []passed
 }
 
+var every = []string{Kill, Cut, Error}
+
 var scenarios = []scenario{
 	{
-		name: "a good release", ends: "promoted", few: 2, least: 40,
+		name: "a good release", ends: "promoted", few: every, twice: true, least: 40,
 		// Without its bytes on the host, so that they are pulled and kept as at a first time.
 		prepare: func(t *testing.T, w *scene.Web) {
 			img := w.Image(t, other(t, w))
@@ -36,7 +40,7 @@ var scenarios = []scenario{
 		request: func(t *testing.T, w *scene.Web) []string { return deploy(w.Digest(t, other(t, w))) },
 	},
 	{
-		name: "a bad release", ends: "rolled_back", few: 2, least: 50,
+		name: "a bad release", ends: "rolled_back", few: every, twice: true, least: 50,
 		request: func(t *testing.T, w *scene.Web) []string {
 			argv := deploy(w.Digest(t, "crash"))
 			if len(read(t, w).Refusals) > 0 {
@@ -46,16 +50,16 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		name: "a rollback", ends: "promoted", few: 2, least: 40,
+		name: "a rollback", ends: "promoted", few: every, twice: true, least: 40,
 		request: func(*testing.T, *scene.Web) []string { return []string{"timeout", "60", "toad", "rollback", "web"} },
 	},
 	{
-		name: "a boot in probation", ends: "promoted", few: 1, least: 6, boot: true,
+		name: "a boot in probation", ends: "promoted", few: every, least: 6, boot: true,
 		prepare: func(t *testing.T, w *scene.Web) { begin(t, w, other(t, w)) },
 		only:    func(trace []passed) []passed { return ofProcess(trace, "bus.SetEnvironment.before") },
 	},
 	{
-		name: "a release given up, its predecessor's image pruned", ends: "rolled_back", few: 1, least: 4,
+		name: "a release given up, its predecessor's image pruned", ends: "rolled_back", few: []string{Cut}, least: 4,
 		prepare: func(t *testing.T, w *scene.Web) {
 			previous := read(t, w).Promoted.ImageID
 			begin(t, w, "never")

@@ -1,0 +1,104 @@
+//go:build e2e
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"toad/tests/bench/table"
+	"toad/tests/host"
+)
+
+const reconcileGoal = 1000 // ms for 100 services
+
+// reconcile measures what every start of the user manager waits for: toad reconcile, by how many services there are.
+func reconcile(b *bench, l *lab) table.Section {
+	s := table.Section{Name: "reconcile", Systems: []string{table.Toad}}
+	for _, n := range []int{1, 100, 1000} {
+		state := l.records(b, n, false)
+		row := s.Add(counted(n)+", all promoted", l.times(b, l.rounds, "env", "TOAD_STATE="+state, "toad", "reconcile"))
+		goal(row, n)
+	}
+	for _, n := range []int{1, 100} {
+		var took []float64
+		for i := range l.rounds + 1 {
+			state := l.records(b, n, true)
+			one := l.times(b, 1, "env", "TOAD_STATE="+state, "toad", "reconcile").Median
+			if i > 0 { // the first finds no pins, and writes them
+				took = append(took, one)
+			}
+			l.forget(b, state)
+		}
+		row := s.Add(counted(n)+", all on probation", table.Measured(table.Milliseconds, took))
+		goal(row, n)
+	}
+	s.Notes = []string{"From fork to exit, within the host. On probation: each limit is armed, each candidate admitted, a check and an act are started for each."}
+	return s
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 service"
+	}
+	return fmt.Sprintf("%d services", n)
+}
+
+func goal(row *table.Row, n int) {
+	if n == 100 {
+		row.Want(fmt.Sprintf("≤ %d s", reconcileGoal/1000), row.Cells[table.Toad].Median <= reconcileGoal)
+	}
+}
+
+// records makes a state folder with so many services out of the record of web, and returns its path within the host.
+func (l *lab) records(b *bench, n int, onProbation bool) string {
+	state := fmt.Sprintf("%s/.cache/bench/%d-%v", host.Home, n, onProbation)
+	text := l.ReadFile(b, "~/.local/state/toad/services/web.json")
+	l.MustUser(b, "rm", "-rf", state)
+	l.MustUser(b, "mkdir", "-p", "-m", "700", state, state+"/services", state+"/operations", state+"/libexec")
+	l.MustUser(b, "ln", "-sf", host.Home+"/.local/state/toad/libexec/toad", state+"/libexec/toad")
+	for i := range n {
+		name := fmt.Sprintf("svc-%04d", i)
+		l.WriteFile(b, filepath.Join(state, "services", name+".json"), l.recordOf(b, strings.ReplaceAll(text, "web", name), onProbation), 0o600)
+	}
+	return state
+}
+
+// recordOf is a record as it is found after a boot.
+func (l *lab) recordOf(b *bench, text string, onProbation bool) string {
+	if !onProbation {
+		return text
+	}
+	var r map[string]any
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		b.Fatal(err)
+	}
+	op := r["operation"].(map[string]any)
+	op["phase"] = "probation"
+	for _, key := range []string{"ended_at", "released", "retained"} {
+		delete(op, key)
+	}
+	now := time.Now().UTC()
+	op["deadline"] = map[string]any{"at": now.Add(time.Hour), "boot": 0, "boot_id": "", "left": time.Hour, "newest": now}
+	changed, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(changed)
+}
+
+// forget ends what a reconcile has started.
+func (l *lab) forget(b *bench, state string) {
+	host.Eventually(b, "what was started to be gone", 2*time.Minute, func() bool {
+		// A check that is stopped still starts its act; that one finds no record and ends.
+		return l.MustUser(b, "sh", "-c", `
+			rm -rf "$1"
+			systemctl --user stop 'toad-*-svc-*'
+			systemctl --user reset-failed
+			systemctl --user show-environment | sed -n 's/^\(TOAD_ADMITTED_svc[^=]*\)=.*/\1/p' | xargs -r systemctl --user unset-environment
+			systemctl --user list-units --all --plain --no-legend 'toad-*-svc-*'`, "sh", state) == ""
+	})
+}
