@@ -83,7 +83,7 @@ var columns = []struct{ scenario, head string }{
 
 // table has a line for each point, and a cell for each course and action: passed of run, with second kills after a +.
 func table(b *strings.Builder, all []Result) {
-	fmt.Fprint(b, "## Points\n\nEach cell counts the passings of that point: tried by a kill · a power cut · an error. \"2+1\" are two, and one with a second kill.\n\n| point |")
+	fmt.Fprint(b, "## Points\n\nEach cell counts the passings of that point: tried by a kill · a power cut · an error. \"2+1\" are two, and one with a second kill. A – stands\nwhere nothing is to be tried (see below), or nothing was.\n\n| point |")
 	for _, c := range columns {
 		fmt.Fprintf(b, " %s |", c.head)
 	}

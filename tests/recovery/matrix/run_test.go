@@ -22,7 +22,7 @@ import (
 )
 
 // limit is how long a cell may take from the fault to the end; it only bounds a test that fails.
-const limit = 3 * time.Minute
+const limit = 5 * time.Minute
 
 // course is one run of a scenario on a host.
 type course struct {
