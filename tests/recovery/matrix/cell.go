@@ -84,6 +84,7 @@ type Result struct {
 	Seconds float64   `json:"seconds,omitempty"`
 	At      time.Time `json:"at"`
 	Build   string    `json:"build,omitempty"` // toad's version
+	Machine string    `json:"machine,omitempty"`
 }
 
 // Load reads results, one a line; the last of a cell counts. A file that is missing holds none.

@@ -9,12 +9,20 @@ import (
 	"toad/internal/fault"
 )
 
+// with adds what a list does not have yet.
+func with(list []string, s string) []string {
+	if s == "" || slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
 // Document is docs/recovery.md: what was run, and what came of it. Nothing stands in it that was not run.
-func Document(all []Result, machine string) string {
+func Document(all []Result) string {
 	var b strings.Builder
 	var first, last time.Time
 	n, seconds, twice := map[string]int{}, 0.0, 0
-	var builds []string
+	var builds, machines []string
 	for _, r := range all {
 		if r.Result == "" {
 			continue
@@ -24,9 +32,7 @@ func Document(all []Result, machine string) string {
 		if r.Second != "" {
 			twice++
 		}
-		if r.Build != "" && !slices.Contains(builds, r.Build) {
-			builds = append(builds, r.Build)
-		}
+		builds, machines = with(builds, r.Build), with(machines, r.Machine)
 		if first.IsZero() || r.At.Before(first) {
 			first = r.At
 		}
@@ -50,11 +56,11 @@ good release, a bad one and a rollback ran their course; and killed a second tim
 %d cells run: %d passed, %d failed, %d not met (the operation did not pass that point again, in two tries). %d of them
 with a second kill. %s to %s, %.0f minutes of test hosts, on %s. Builds: %s.
 
-Repeat it as root: `+"`scripts/matrix`"+` (all of it; what it has passed it keeps in a file, and goes on there), or
+Repeat it as root: `+"`scripts/matrix`"+` (what docs/recovery.jsonl holds as passed is not run again; `+"`--anew`"+` runs all of it), or
 `+"`scripts/test recovery`"+` for a seeded few of each kind. The points stand in internal/fault/fault.go; a test holds that table
 against the syntax trees, and this one against the table.
 
-`, n[Passed]+n[Failed]+n[NotMet], n[Passed], n[Failed], n[NotMet], twice, day(first), day(last), seconds/60, machine, strings.Join(builds, ", "))
+`, n[Passed]+n[Failed]+n[NotMet], n[Passed], n[Failed], n[NotMet], twice, day(first), day(last), seconds/60, strings.Join(machines, "; "), strings.Join(builds, ", "))
 	table(&b, all)
 	instants(&b, all)
 	fmt.Fprint(&b, "\n## What stands for what\n\n")

@@ -1,12 +1,10 @@
 package matrix
 
 import (
+	"flag"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
-
-	"toad/internal/fault"
 )
 
 func TestTheDocumentCountsWhatWasRun(t *testing.T) {
@@ -16,9 +14,9 @@ func TestTheDocumentCountsWhatWasRun(t *testing.T) {
 	failed.N, other.N = 2, 3
 	text := Document([]Result{
 		{Cell: Cell{Scenario: "a good release"}, Points: []Passing{{Name: "bus.Reload.before"}}},
-		{Cell: point, Result: Passed, Build: "toad v1"}, {Cell: second, Result: Passed}, {Cell: failed, Result: Failed}, {Cell: other, Result: NotMet},
+		{Cell: point, Result: Passed, Build: "toad v1", Machine: "a machine"}, {Cell: second, Result: Passed}, {Cell: failed, Result: Failed}, {Cell: other, Result: NotMet},
 		{Cell: Cell{Scenario: "a good release", Action: Reboot, After: 7}, Result: Passed},
-	}, "a machine")
+	})
 	for _, want := range []string{
 		"| `file.rename.*-g*[0-9].json` | **1 of 2**+1 · – · – | *not run* | *not run* | *not run* | *not run* |",
 		"| `bus.Reload.before` | *not run* |",
@@ -30,24 +28,25 @@ func TestTheDocumentCountsWhatWasRun(t *testing.T) {
 	}
 }
 
-// The document is made by the matrix; when the points of the code change, it is to be made anew.
-func TestTheDocumentHasThePointsOfTheTable(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/recovery.md")
+var update = flag.Bool("update", false, "write docs/recovery.md from docs/recovery.jsonl")
+
+// The document tells of the points that the code has, and of what was run. A new point is in it as not run.
+func TestTheDocumentIsWhatTheResultsAndTheTableSay(t *testing.T) {
+	results, err := Load("../../../docs/recovery.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var have, want []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(string(text), -1) {
-		have = append(have, m[1])
-	}
-	for _, tried := range []bool{true, false} {
-		for _, row := range fault.Points {
-			if (row.By == "") == tried {
-				want = append(want, row.Name)
-			}
+	want, file := Document(results), "../../../docs/recovery.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if strings.Join(have, "\n") != strings.Join(want, "\n") {
-		t.Errorf("docs/recovery.md has not the points of internal/fault: make it anew with scripts/matrix\nwant %v\nhave %v", want, have)
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != want {
+		t.Errorf("docs/recovery.md is not what docs/recovery.jsonl and internal/fault say; write it anew: go test ./tests/recovery/matrix -args -update")
 	}
 }
