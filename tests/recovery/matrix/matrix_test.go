@@ -63,7 +63,7 @@ type plan struct {
 	file    string
 	build   string // toad's version
 	machine string
-	traced  int    // scenarios
+	traced  int // scenarios
 	results []Result
 	done    map[string]bool
 	again   map[string]bool // what an earlier run has not passed; it comes first
