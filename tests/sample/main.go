@@ -105,13 +105,19 @@ func run(args []string) (int, error) {
 		time.AfterFunc(b.exitAfter, func() { end <- b.exitCode })
 	}
 
-	srv := &http.Server{Handler: newApp(b, end)}
+	srv, served := &http.Server{Handler: newApp(b, end)}, make(chan struct{})
+	if b.silent {
+		close(served)
+	}
 	if !b.silent {
 		l, err := listener()
 		if err != nil {
 			return 1, err
 		}
-		go srv.Serve(l)
+		go func() {
+			defer close(served)
+			srv.Serve(l)
+		}()
 		if !b.never {
 			time.AfterFunc(b.readyIn, func() { notify("READY=1\nSTATUS=" + version()) })
 		}
@@ -125,7 +131,10 @@ func run(args []string) (int, error) {
 		// Requests under way are finished; the port is closed to new ones at once.
 		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 		defer cancel()
-		return b.termCode, srv.Shutdown(ctx)
+		// Shutdown may miss a connection that is being accepted; when Serve is back it knows of all.
+		err := srv.Shutdown(ctx)
+		<-served
+		return b.termCode, errors.Join(err, srv.Shutdown(ctx))
 	}
 }
 
