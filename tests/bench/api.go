@@ -47,18 +47,19 @@ func answers(b *bench, l *lab) table.Section {
 		half, most = append(half, percentile(all, 50)), append(most, percentile(all, 99))
 		b.say("status: p50 %.1f ms, p99 %.1f ms, %d sent, %d lost", half[len(half)-1], most[len(most)-1], sum.Sent, sum.Lost+sum.Wrong)
 	}
-	l.enroll(b, "5m", "2m")
+	l.enroll(b, "5m", "40s") // long enough to be followed, and short enough for the way back to be waited for
 	img := l.Push(b, "followed", "good", "followed")
 	l.MustUser(b, "toad", "deploy", "--detach", "web", img.Digest)
 	l.waitPhase(b, "probation")
 	for range l.rounds {
+		l.MustUser(b, "systemctl", "--user", "stop", "toad.service") // what the load left behind is not theirs
 		_, own := l.memoryNow(b)
 		stop := l.follow(b, l.record(b).Operation.ID)
 		_, then := l.memoryNow(b)
 		after = append(after, then-own)
 		stop()
 	}
-	l.MustUser(b, "toad", "rollback", "web")
+	l.MustUser(b, "toad", "rollback", "--detach", "web")
 	l.settle(b)
 
 	s := table.Section{Name: "api", Systems: []string{table.Toad}}
@@ -105,11 +106,14 @@ func (l *lab) follow(b *bench, id string) (stop func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	var said strings.Builder
+	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "all follow\n" {
-		b.Fatalf("followers: %q, %v", line, err)
+		_ = cmd.Wait()
+		b.Fatalf("followers: %q, %v: %.500s", line, err, said.String())
 	}
 	return func() {
 		defer cancel()
