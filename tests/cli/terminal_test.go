@@ -154,17 +154,22 @@ func completes(t *testing.T, h *host.Host) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	home, err := os.MkdirTemp("", "toad-shells-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) }) // a shell that ends may still write there
 	env := fmt.Sprintf("env HOME=%s XDG_CONFIG_HOME=/nonexistent PS1='$ ' LANG=C.UTF-8 PATH=%s:$PATH TOAD_ENDPOINT=unix:///proc/%s/root/run/user/1000/toad/toad.sock ",
-		t.TempDir(), filepath.Dir(bin), strings.TrimSpace(string(pid)))
+		home, filepath.Dir(bin), strings.TrimSpace(string(pid)))
 	v2 := h.Digest(t, "v2")
-	for shell, start := range map[string][2]string{
-		"bash": {"bash --norc --noprofile -i", "source <(toad completion bash); clear"},
-		"zsh":  {"zsh -f -i", "autoload -Uz compinit; compinit -u -D; source <(toad completion zsh); clear"},
-		"fish": {"fish --no-config -i", "set -g fish_autosuggestion_enabled 0; function fish_prompt; echo '$ '; end; toad completion fish | source; clear"},
+	for shell, start := range map[string][3]string{ // how it is started, what its prompt has, and what is typed first
+		"bash": {"bash --norc --noprofile -i", "$", "source <(toad completion bash); clear"},
+		"zsh":  {"zsh -f -i", "$", "autoload -Uz compinit; compinit -u -D; source <(toad completion zsh); clear"},
+		"fish": {"fish --no-config -i", "#", "set -g fish_autosuggestion_enabled 0; function fish_prompt; echo '$ '; end; toad completion fish | source; clear"},
 	} {
 		term := open(t, 200, 50, env+start[0])
-		term.until("$")
-		term.keys("-l", start[1]+"; echo re''ady")
+		term.until(start[1])
+		term.keys("-l", start[2]+"; echo re''ady")
 		term.keys("Enter")
 		term.until("ready")
 		for _, c := range [][2]string{ // what is typed before each Tab, and what stands then
