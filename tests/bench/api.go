@@ -18,6 +18,7 @@ import (
 
 	"toad/tests/bench/load"
 	"toad/tests/bench/table"
+	"toad/tests/host"
 )
 
 const (
@@ -47,20 +48,22 @@ func answers(b *bench, l *lab) table.Section {
 		half, most = append(half, percentile(all, 50)), append(most, percentile(all, 99))
 		b.say("status: p50 %.1f ms, p99 %.1f ms, %d sent, %d lost", half[len(half)-1], most[len(most)-1], sum.Sent, sum.Lost+sum.Wrong)
 	}
-	l.enroll(b, "5m", "40s") // long enough to be followed, and short enough for the way back to be waited for
-	img := l.Push(b, "followed", "good", "followed")
-	l.MustUser(b, "toad", "deploy", "--detach", "web", img.Digest)
-	l.waitPhase(b, "probation")
-	for range l.rounds {
+	l.enroll(b, "5m", "40s") // long enough to be followed by all
+	for i := range l.rounds {
+		version := fmt.Sprintf("followed-%d", i)
+		img := l.Push(b, version, "good", version)
+		l.MustUser(b, "toad", "deploy", "--detach", "web", img.Digest)
+		l.waitPhase(b, "probation")
 		l.MustUser(b, "systemctl", "--user", "stop", "toad.service") // what the load left behind is not theirs
 		_, own := l.memoryNow(b)
 		stop := l.follow(b, l.record(b).Operation.ID)
 		_, then := l.memoryNow(b)
 		after = append(after, then-own)
 		stop()
+		host.Eventually(b, "the operation to end", 5*time.Minute, func() bool { return l.record(b).Operation.Phase == "promoted" })
+		l.settle(b)
+		l.good = version
 	}
-	l.MustUser(b, "toad", "rollback", "--detach", "web")
-	l.settle(b)
 
 	s := table.Section{Name: "api", Systems: []string{table.Toad}}
 	s.Add("status of a service, p50", table.Measured(table.Milliseconds, half))
