@@ -94,3 +94,11 @@ func (c *limitedConn) Close() error {
 	defer c.closed()
 	return c.Conn.Close()
 }
+
+// CloseWrite is what net/http looks for, to let a refusal arrive before the connection is reset.
+func (c *limitedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

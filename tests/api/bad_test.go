@@ -62,7 +62,7 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 	}
 	before := state()
 	slow := []func(){d.hold(t, "POST /v1/services/web/deployments HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "+
-		tok.good+"\r\nIdempotency-Key: k\r\nContent-Length: 90\r\n\r\n{\"digest\":", "422"), d.hold(t, "GET /v1/services HTTP/1.1\r\nHost: localhost\r\nX-", "")}
+		tok.good+"\r\nIdempotency-Key: k\r\nContent-Length: 90\r\n\r\n{\"digest\":", "422"), d.hold(t, "GET /v1/services HTTP/1.1\r\nHost: localhost\r\nX-", "400")}
 
 	requests, raws := d.badRequests(tok, v2), badBytes(tok.good)
 	if n := len(requests) + len(raws); n < 60 {
@@ -231,7 +231,7 @@ func badBytes(token string) []raw {
 		{"chunks that are none", start + auth + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 422, "invalid_request"},
 		{"chunks without an end in sight", start + auth + "Transfer-Encoding: chunked\r\n\r\n20000\r\n" + strings.Repeat(" ", 0x20000) + "\r\n0\r\n\r\n", 413, "body_too_large"},
 		{"a length of 1 TB", start + auth + "Content-Length: 1099511627776\r\n\r\n{", 422, "invalid_request"},
-		{"every method", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\n", 404, "unknown_route"},
+		{"every method", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\n", 405, "method_not_allowed"},
 		{"CONNECT", "CONNECT localhost:22 HTTP/1.1\r\nHost: localhost:22\r\n" + auth + "\r\n", 404, "unknown_route"},
 		{"no token, and a body to wait for", start + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", 401, "unauthorized"},
 	}
