@@ -102,7 +102,7 @@ func TestStatusFitsATerminal(t *testing.T) {
 	long := ended("rollback_failed", "rollback_failed", strings.Repeat("long ", 40))
 	long.Service, long.Live = "a-service-with-a-name-as-long-as-a-name-may-be-which-is-sixty", &api.Live{}
 	damaged := api.Service{Service: "db", Damaged: strings.Repeat("torn ", 40)}
-	f := &fakeToad{services: map[string]api.Service{"web": ended("probation", "", ""), "db": damaged, "api": long}}
+	f := &fakeToad{services: map[string]api.Service{"web": ended("probation", "", ""), "db": damaged, long.Service: long}}
 	c, err := api.New(f.start(t), "")
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestStatusFitsATerminal(t *testing.T) {
 	for _, columns := range []int{80, 200} {
 		for _, show := range []func(*globals) error{
 			func(g *globals) error { return g.statusOfAll(t.Context(), c) },
-			func(g *globals) error { return g.statusOf(t.Context(), c, "api") },
+			func(g *globals) error { return g.statusOf(t.Context(), c, long.Service) },
 		} {
 			var out bytes.Buffer
 			if err := show(&globals{Stdout: &out, columns: columns, plain: true, now: func() time.Time { return noon }}); err != nil {

@@ -95,19 +95,32 @@ func (c *Client) Endpoint() string { return c.endpoint }
 
 // Services lists all services, and says whether the enrollment as it is now is in force.
 func (c *Client) Services(ctx context.Context) (Services, error) {
+	return c.services(ctx, "")
+}
+
+func (c *Client) services(ctx context.Context, query string) (Services, error) {
 	var out Services
-	err := c.get(ctx, "/v1/services", &out)
-	return out, err
+	err := c.get(ctx, "/v1/services"+query, &out)
+	return out, c.about(err, out.Services != nil, "services")
 }
 
 // Service reads one service.
 func (c *Client) Service(ctx context.Context, name string) (Service, error) {
+	return c.service(ctx, name, "")
+}
+
+func (c *Client) service(ctx context.Context, name, query string) (Service, error) {
 	var out Service
-	err := c.get(ctx, "/v1/services/"+url.PathEscape(name), &out)
-	if err == nil && out.Service != name {
-		err = fmt.Errorf("answer of %s: it is not about %s; %w", c.endpoint, name, ErrNotToad)
+	err := c.get(ctx, "/v1/services/"+url.PathEscape(name)+query, &out)
+	return out, c.about(err, out.Service == name, name)
+}
+
+// about is the error of an answer that is JSON, and about something else than what was asked.
+func (c *Client) about(err error, right bool, what string) error {
+	if err == nil && !right {
+		return fmt.Errorf("answer of %s: it is not about %s; %w", c.endpoint, what, ErrNotToad)
 	}
-	return out, err
+	return err
 }
 
 // Deploy asks for a release. replayed is true when the answer is an operation that was there before: the same request
@@ -125,7 +138,7 @@ func (c *Client) Rollback(ctx context.Context, name string, req RollbackRequest,
 func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
 	var out Operation
 	err := c.get(ctx, "/v1/operations/"+url.PathEscape(id), &out)
-	return out, err
+	return out, c.about(err, out.ID == id, id)
 }
 
 // Operations reads a page of a service's history: those below generation before (0 = from the latest), at most limit of

@@ -116,14 +116,10 @@ func (c *Client) Diff(ctx context.Context, name, digest string) (Diff, error) {
 
 // Live is Service with how ready it is at this moment.
 func (c *Client) Live(ctx context.Context, name string) (Service, error) {
-	var out Service
-	err := c.get(ctx, "/v1/services/"+url.PathEscape(name)+"?live=1", &out)
-	return out, err
+	return c.service(ctx, name, "?live=1")
 }
 
 // AllLive is Services with how ready they are at this moment.
 func (c *Client) AllLive(ctx context.Context) (Services, error) {
-	var out Services
-	err := c.get(ctx, "/v1/services?live=1", &out)
-	return out, err
+	return c.services(ctx, "?live=1")
 }
