@@ -393,11 +393,29 @@ func (r *Rollout) wayBack(ctx context.Context, op probation.Operation, rel proba
 		return nil
 	}
 	r.note(op, "info", "step", "keeping "+name(rel)+", the release in force", nil)
-	if err := r.Images.Retain(ctx, rel.ImageID); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		return fail(probation.CodeNoWayBack, "%s, the release in force, cannot be kept to go back to: %w", name(rel), err)
+	err = r.fetchBack(ctx, op, rel)
+	if err == nil {
+		err = r.Images.Retain(ctx, rel.ImageID)
 	}
-	return nil
+	if err != nil && ctx.Err() == nil {
+		return fail(probation.CodeNoWayBack, "%s, the release in force, cannot be kept to go back to: %w; to do without it: toad unpin %s", name(rel), err, op.Service)
+	}
+	return err
+}
+
+// fetchBack pulls the release in force once more where somebody has taken both its image and its archive.
+func (r *Rollout) fetchBack(ctx context.Context, op probation.Operation, rel probation.Release) error {
+	if _, err := r.Images.Image(ctx, rel.ImageID); !errors.Is(err, ErrNoImage) || rel.Digest == "" {
+		return err
+	}
+	ref := op.Enrollment.Image + "@" + rel.Digest
+	r.note(op, "warn", "pull", "the image in force is gone; pulling "+ref, nil)
+	if err := r.Images.Pull(ctx, ref, r.progress(op)); err != nil {
+		return err
+	}
+	img, err := r.Images.Image(ctx, ref)
+	if err == nil && img.ID != rel.ImageID {
+		return fmt.Errorf("%s is image %.12s now, and was %.12s", ref, img.ID, rel.ImageID)
+	}
+	return err
 }
