@@ -50,7 +50,7 @@ func TestC29TornRecords(t *testing.T) {
 		if out := b.MustUser(t, "toad", "status"); !strings.Contains(out, "damaged") || !strings.Contains(out, "web2") {
 			t.Errorf("%s: toad status:\n%s", c.name, out)
 		}
-		if kept := b.MustUser(t, "sh", "-c", "ls "+services+" | grep -c corrupt- || true"); kept != fmt.Sprint(i+1) {
+		if kept := b.MustUser(t, "sh", "-c", "ls "+services+" | grep -cE 'web.(json.corrupt|repaired)-' || true"); kept != fmt.Sprint(i+1) {
 			t.Errorf("%s: want what was damaged kept aside, have %s of %d", c.name, kept, i+1)
 		}
 		if have := b.Invocation(t); have != invocation {
