@@ -26,7 +26,7 @@ func TestC28ReloadsAllTheTime(t *testing.T) {
 	b.put(t, map[string]string{folder + "web.container.d/start.conf": "[Container]\nNotify=healthy\nHealthCmd=[\"/app\",\"health\"]\nHealthInterval=2s\n[Service]\nTimeoutStartSec=300\n"})
 	b.Enroll(t, ready, "deadline = \"20s\"\nstable = \"300ms\"")
 	began := time.Now()
-	b.deploy(t, "never", ending{exit: 3, phase: "rolled_back", code: "deadline_exceeded", serves: "v3"})
+	b.deploy(t, "never", ending{exit: 3, phase: "rolled_back", code: "deadline_exceeded", refused: true, serves: "v3"})
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
