@@ -38,17 +38,18 @@ func TestC20SomethingElseAnswers(t *testing.T) {
 	b.MustUser(t, "systemctl", "--user", "stop", "foreign-9090")
 	b.deploy(t, "v2", promoted("v2"))
 
+	// The unit publishes nothing where the probe asks: it would be answered by something else, if at all.
+	b.Enroll(t, ready, "deadline = \"25s\"\nstable = \"500ms\"")
+	b.operators(t, strings.Replace(image(host.Repository+":v1"), "PublishPort=127.0.0.1:8080:8080", "", 1))
+	b.refuses(t, "nothing published", "probe_mismatch", "does not publish port 8080", "something else would answer")
+
 	// It appears only after the start.
 	b.MustUser(t, "systemctl", "--user", "stop", "foreign-8080")
-	b.Enroll(t, ready, "deadline = \"25s\"\nstable = \"500ms\"")
+	b.operators(t, network)
 	b.MustUser(t, "toad", "deploy", "web", b.Digest(t, "v3"), "--detach")
 	b.WaitPhase(t, "probation")
 	foreign("8080")
 	if phase := b.WaitPhase(t, "promoted", "rolled_back", "rollback_failed"); phase == "promoted" {
 		t.Errorf("promoted by the answer of another program\n%s", b.Log(t))
 	}
-
-	// The unit publishes nothing where the probe asks: it would be answered by something else, if at all.
-	b.operators(t, strings.Replace(image(host.Repository+":v1"), "PublishPort=127.0.0.1:8080:8080", "", 1))
-	b.refuses(t, "nothing published", "probe_mismatch", "does not publish port 8080", "something else would answer")
 }
