@@ -102,7 +102,7 @@ func (s *Store) Service(name string) (probation.Service, error) {
 
 // setAside keeps a damaged file under another name, so that nothing takes the service for a new one.
 func (s *Store) setAside(name, path string, cause error) error {
-	aside := path + ".corrupt-" + s.now().UTC().Format("20060102T150405Z")
+	aside := path + ".corrupt-" + s.now().UTC().Format("20060102T150405.000Z")
 	if err := atomicfile.Rename(path, aside); err != nil {
 		return fmt.Errorf("%s: %w: %v; it could not be set aside: %v", name, ErrDamaged, cause, err)
 	}

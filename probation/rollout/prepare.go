@@ -124,6 +124,9 @@ func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev 
 		return nil // aborted, or past its limit: the next look says so
 	}
 	ev.At = r.Now()
+	if ev.Kind == probation.Prepared {
+		r.notePrograms(op, ev.Program)
+	}
 	_, err = r.apply(ctx, svc, svc.Judged(ev))
 	return err
 }
@@ -185,7 +188,6 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 	if ev.Program, err = r.Identify(ctx, op, ev.Candidate.ImageID); err != nil {
 		return ev, err
 	}
-	r.notePrograms(op, ev.Program)
 	if ev.InForce == nil {
 		return ev, nil
 	}
@@ -387,7 +389,7 @@ func (r *Rollout) progress(op probation.Operation) func(string) {
 func (r *Rollout) wayBack(ctx context.Context, op probation.Operation, rel probation.Release) error {
 	kept, err := r.Images.Retained(rel.ImageID)
 	if err != nil {
-		return fmt.Errorf("look at the archive of %s: %w", name(rel), err)
+		return fail(probation.CodeNoWayBack, "the archive of %s, the release in force, cannot be looked at: %w", name(rel), err)
 	}
 	if kept {
 		return nil

@@ -58,7 +58,7 @@ func TestC34TheRetainedImageIsGone(t *testing.T) {
 	// With no way back there is no switch at all.
 	b.deploy(t, "v3", promoted("v3"), "--retry")
 	b.MustUser(t, "sh", "-c", "rm -rf .local/state/toad/images && touch .local/state/toad/images")
-	b.deploy(t, "v4", untouched("no_way_back", "v3", "cannot be kept to go back to"))
+	b.deploy(t, "v4", untouched("no_way_back", "v3", "cannot be looked at"))
 	b.MustUser(t, "rm", ".local/state/toad/images")
 	b.deploy(t, "v4", promoted("v4"))
 }
