@@ -139,9 +139,6 @@ func TestHoweverTheUnitRestarts(t *testing.T) {
 			if len(w.Status(t).Refusals) > 0 {
 				flags = append(flags, "--retry")
 			}
-			if name == "a long RestartSec" {
-				code = "deadline_exceeded" // the budget allows the restart that would come in ten minutes
-			}
 			deploy(t, w, bad, want{3, "rolled_back", code, true, "v1", ""}, flags...)
 		})
 	}
