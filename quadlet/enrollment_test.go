@@ -169,7 +169,7 @@ func TestTooLargeAFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestAHostileFileIsRefusedInTime(t *testing.T) {
+func TestAHostileFileIsRefused(t *testing.T) {
 	var manyKeys strings.Builder
 	for i := range 5000 { // go-toml is quadratic in the keys of a table
 		fmt.Fprintf(&manyKeys, "k%d=1\n", i)
@@ -180,13 +180,9 @@ func TestAHostileFileIsRefusedInTime(t *testing.T) {
 		strings.Repeat("a={", maxFile/3),
 		manyKeys.String(),
 	} {
-		start := time.Now()
-		_, err := Parse("x", []byte(text))
+		_, err := Parse("x", []byte(text)) // one that takes for ever meets the limit of the whole run
 		if err == nil || len(err.Error()) > 100*maxProblems {
 			t.Errorf("%.10s…: have %.1000v", text, err)
-		}
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("%.10s…: took %v", text, took)
 		}
 	}
 }
