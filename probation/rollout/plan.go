@@ -35,7 +35,7 @@ func (r *Rollout) Plan(ctx context.Context, e probation.Enrollment, req probatio
 		return r.Identify(ctx, op, id)
 	}
 	plan := probation.Plan{Operation: op}
-	ev, err := dry.prepared(ctx, svc, op)
+	ev, err := dry.prepared(ctx, svc, op, true)
 	if err == nil {
 		ev = next.Judged(ev)
 	}

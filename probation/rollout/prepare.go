@@ -68,9 +68,10 @@ const notInTime = "it was not done within the limit of the preparation"
 
 // preparedInTime tries again, until the context ends, what the bus or Podman itself did not let be done, and tells why.
 func (r *Rollout) preparedInTime(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Event, error) {
-	told := ""
+	told, program := "", ""
 	for {
-		ev, err := r.prepared(ctx, svc, op)
+		ev, err := r.prepared(ctx, svc, op, program == "")
+		program = ev.Program
 		var f *failure
 		var p *PullError
 		if err == nil || errors.As(err, &f) || errors.As(err, &p) || ctx.Err() != nil {
@@ -124,9 +125,6 @@ func (r *Rollout) finishPrepare(ctx context.Context, op probation.Operation, ev 
 		return nil // aborted, or past its limit: the next look says so
 	}
 	ev.At = r.Now()
-	if ev.Kind == probation.Prepared {
-		r.notePrograms(op, ev.Program)
-	}
 	_, err = r.apply(ctx, svc, svc.Judged(ev))
 	return err
 }
@@ -149,7 +147,8 @@ func (r *Rollout) dropWhenMovedOn(ctx context.Context, cancel func(), op probati
 	}
 }
 
-func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probation.Operation) (probation.Event, error) {
+// prepared is one try at what comes before a switch. What the image runs is told once.
+func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probation.Operation, tell bool) (probation.Event, error) {
 	ev := r.event(probation.Prepared, "")
 	states, err := r.enrollable(ctx, op.Enrollment)
 	if err != nil {
@@ -187,6 +186,9 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 	}
 	if ev.Program, err = r.Identify(ctx, op, ev.Candidate.ImageID); err != nil {
 		return ev, err
+	}
+	if tell {
+		r.notePrograms(op, ev.Program)
 	}
 	if ev.InForce == nil {
 		return ev, nil
