@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"toad/internal/atomicfile"
 	"toad/unitgen"
@@ -22,16 +23,21 @@ func (h *host) unitFiles() ([]unitgen.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	files := unitgen.Installed(h.rollout.Program, h.watchedFolders()...)
+	for i := range files {
+		files[i].Name = filepath.Join(dir, files[i].Name)
+	}
+	return files, nil
+}
+
+// watchedFolders are those in which others can change what toad relies on.
+func (h *host) watchedFolders() []string {
 	units, doors := h.enrolledUnits()
 	folders := h.rollout.Quadlet.Pins().Folders(units...)
 	if doors {
 		folders = append(folders, h.rollout.DoorLinks())
 	}
-	files := unitgen.Installed(h.rollout.Program, folders...)
-	for i := range files {
-		files[i].Name = filepath.Join(dir, files[i].Name)
-	}
-	return files, nil
+	return folders
 }
 
 func unitDir() (string, error) {
@@ -73,8 +79,39 @@ func writeUnit(f unitgen.File) error {
 }
 
 // look is what the fence and the tick do: the pins are held against the records, and the fence against the enrollment.
+//
+// systemd does not see what changes while the unit runs that a path unit has started. So it is looked again until nothing
+// has changed since the look began.
 func (h *host) look(ctx context.Context) error {
-	return errors.Join(h.rollout.Look(ctx), h.followEnrollment(ctx))
+	for try := 1; ; try++ {
+		before := h.watched()
+		err := errors.Join(h.rollout.Look(ctx), h.followEnrollment(ctx))
+		if try == maxLooks || ctx.Err() != nil || h.watched() == before {
+			return err
+		}
+	}
+}
+
+// maxLooks ends the looks at folders that somebody changes all the time; the next change, or the tick, begins anew.
+const maxLooks = 10
+
+// watched names the state of all that the fence watches: every file by its name, size and time.
+func (h *host) watched() string {
+	var state strings.Builder
+	for _, path := range append(h.watchedFolders(), h.enrolled.path) {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		fmt.Fprintln(&state, path, info.Size(), info.ModTime().UnixNano())
+		files, _ := os.ReadDir(path) // an enrollment is no folder
+		for _, f := range files {
+			if info, err := f.Info(); err == nil && !info.IsDir() {
+				fmt.Fprintln(&state, f.Name(), info.Size(), info.ModTime().UnixNano())
+			}
+		}
+	}
+	return state.String()
 }
 
 // followEnrollment lets the fence watch the folders of the units that are enrolled now.
