@@ -17,7 +17,7 @@ import (
 // Whatever becomes of toad's own processes, systemd holds the deadline. Each case is done to a deployment on probation
 // that never becomes ready.
 func TestTheDeadlineIsEnforcedWithoutTheDaemon(t *testing.T) {
-	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"5s\"\nstable = \"1s\""})
+	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"8s\"\nstable = \"1s\""})
 	w.MustDeploy(t, 0, "v2")
 	rounds := 1
 	if os.Getenv("TOAD_ALL") != "" {
