@@ -29,6 +29,7 @@ func TestC11ThePullHidesItsError(t *testing.T) {
 	// A live registry that does not have it.
 	b.deployDigest(t, absent, untouched("pull_failed", "v1", "registry does not have it"))
 
+	b.forget(t, "v2") // an image that is here already needs no pull
 	podman := between(t, b)
 	for _, c := range []struct {
 		name   string
