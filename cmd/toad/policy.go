@@ -73,7 +73,8 @@ func (h *host) unproven(ctx context.Context, op probation.Operation, rel probati
 			missing = h.fetchProof(ctx, req, want, missing)
 		}
 		if missing != nil {
-			return fmt.Sprintf("%s is required to be proven by %s: %v", rel.Digest, req.Prover, missing)
+			return fmt.Sprintf("%s is required to be proven by %s: %v; deploy it there first, carry its proof here with toad proof put, or wait for it with --wait-proof 30m",
+				rel.Digest, req.Prover, missing)
 		}
 	}
 	return ""
