@@ -49,15 +49,7 @@ func (h *host) promoted(ctx context.Context, op probation.Operation) {
 	if err != nil || !p.Proves(op.Service) && len(p.For(op.Service)) == 0 {
 		return
 	}
-	h.armProof(ctx, op.ID, afterOf(p))
-}
-
-func (h *host) armProof(ctx context.Context, op string, in time.Duration) {
-	// A second later than exactly then: a unit is active a little before the record says so.
-	err := h.bus.Create(ctx, unitgen.ProveTimer(op, time.Now().Add(in+time.Second), h.rollout.Program))
-	if err != nil && !errors.Is(err, unitgen.ErrExists) {
-		h.log.Warn("the proof is left to the hourly tick", "operation", op, "err", err)
-	}
+	h.rollout.ProveIn(ctx, op.ID, afterOf(p))
 }
 
 func afterOf(p proof.Policy) time.Duration {
@@ -79,7 +71,7 @@ func (h *host) proveService(ctx context.Context, p proof.Policy, name string) er
 	}
 	op := probation.OperationID(name, svc.Promoted.Generation)
 	if left > 0 {
-		h.armProof(ctx, op, left)
+		h.rollout.ProveIn(ctx, op, left)
 		return nil
 	}
 	if err := h.rollout.KeepWell(ctx, name, svc.Promoted.Generation); err != nil {

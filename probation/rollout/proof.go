@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,6 +86,15 @@ func (r *Rollout) RunsWell(ctx context.Context, svc probation.Service, after tim
 		return since, 0, fmt.Errorf("%s is not ready: %s", first.Name, why)
 	}
 	return since, 0, nil
+}
+
+// ProveIn has the release in force looked at when it may have run for long enough.
+func (r *Rollout) ProveIn(ctx context.Context, op string, left time.Duration) {
+	// A second later than exactly then: a unit is active a little before the record says so.
+	err := r.Units.Create(ctx, unitgen.ProveTimer(op, r.Now().Wall.Add(left+time.Second), r.Program))
+	if err != nil && !errors.Is(err, unitgen.ErrExists) {
+		r.Log.Warn("the proof is left to the hourly tick", "operation", op, "err", err)
+	}
 }
 
 // runs says how a unit does not run a release.
