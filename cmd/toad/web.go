@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"toad/httpd"
 	"toad/podmanc"
 	"toad/probation"
@@ -291,11 +289,10 @@ type unitSeen struct {
 // since is when a unit became active. It is told by a clock that does not tell the date; what is made of that once holds
 // for as long as the invocation does, or the page would change with every look.
 func (p *pageSource) since(st unitgen.State) time.Time {
-	var ts unix.Timespec
-	if st.ActiveEnterTimestampMonotonic == 0 || !st.Up() || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+	if st.ActiveEnterTimestampMonotonic == 0 || !st.Up() {
 		return time.Time{}
 	}
-	passed := time.Duration(ts.Nano()) - time.Duration(st.ActiveEnterTimestampMonotonic)*time.Microsecond
+	passed := uptime() - time.Duration(st.ActiveEnterTimestampMonotonic)*time.Microsecond
 	at, _ := p.began.LoadOrStore(st.Name, since{st.InvocationID, p.now().Wall.Add(-passed).UTC().Round(time.Second)})
 	if s := at.(since); s.invocation == st.InvocationID {
 		return s.at

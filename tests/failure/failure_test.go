@@ -134,12 +134,11 @@ func TestHoweverTheUnitRestarts(t *testing.T) {
 			w.MustUser(t, "systemctl", "--user", "restart", "web.service")
 			w.Serves(t, "v1")
 			w.Enroll(t, ready, "deadline = \"8s\"\nstable = \"1s\"\nrestarts = 2")
-			bad, code := "crash", "candidate_exited"
 			flags := []string{}
 			if len(w.Status(t).Refusals) > 0 {
 				flags = append(flags, "--retry")
 			}
-			deploy(t, w, bad, want{3, "rolled_back", code, true, "v1", ""}, flags...)
+			deploy(t, w, "crash", want{3, "rolled_back", "candidate_exited", true, "v1", ""}, flags...)
 		})
 	}
 }
