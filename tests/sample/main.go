@@ -9,7 +9,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -105,19 +105,13 @@ func run(args []string) (int, error) {
 		time.AfterFunc(b.exitAfter, func() { end <- b.exitCode })
 	}
 
-	srv, served := &http.Server{Handler: newApp(b, end)}, make(chan struct{})
-	if b.silent {
-		close(served)
-	}
+	srv := &server{}
 	if !b.silent {
 		l, err := listener()
 		if err != nil {
 			return 1, err
 		}
-		go func() {
-			defer close(served)
-			srv.Serve(l)
-		}()
+		srv.serve(l, newApp(b, end))
 		if !b.never {
 			time.AfterFunc(b.readyIn, func() { notify("READY=1\nSTATUS=" + version()) })
 		}
@@ -128,13 +122,53 @@ func run(args []string) (int, error) {
 	case code := <-end:
 		return code, fmt.Errorf("exiting with status %d", code)
 	case <-term:
-		// Requests under way are finished; the port is closed to new ones at once.
-		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
-		defer cancel()
-		// Shutdown may miss a connection that is being accepted; when Serve is back it knows of all.
-		err := srv.Shutdown(ctx)
-		<-served
-		return b.termCode, errors.Join(err, srv.Shutdown(ctx))
+		return b.termCode, srv.end(8 * time.Second)
+	}
+}
+
+// server is an HTTP server that answers everybody whom it has accepted before it ends. http.Server.Shutdown does not: it
+// hangs up on whoever's request it has not read yet.
+type server struct {
+	http  http.Server
+	l     net.Listener
+	done  chan struct{} // Serve is back
+	conns sync.WaitGroup
+}
+
+func (s *server) serve(l net.Listener, h http.Handler) {
+	s.l, s.done, s.http.Handler = l, make(chan struct{}), h
+	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			s.conns.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			s.conns.Done()
+		}
+	}
+	go func() {
+		defer close(s.done)
+		s.http.Serve(l)
+	}()
+}
+
+// end accepts nobody any more, and waits until all answers are given, or for the limit.
+func (s *server) end(limit time.Duration) error {
+	if s.l == nil {
+		return nil
+	}
+	s.http.SetKeepAlivesEnabled(false)
+	s.l.Close()
+	<-s.done
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		s.conns.Wait()
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-time.After(limit):
+		return errors.New("not everybody was answered in time")
 	}
 }
 
