@@ -160,6 +160,23 @@ func call[T any](ctx context.Context, c *Client, f func(context.Context) (T, err
 	}
 }
 
+// get asks for a document. The bindings' own packages for images, containers and secrets do no more, but are two thirds of
+// a program that uses them.
+func get[T any](ctx context.Context, c *Client, endpoint string, query url.Values, values ...string) (T, error) {
+	return call(ctx, c, func(ctx context.Context) (v T, err error) {
+		conn, err := bindings.GetClient(ctx)
+		if err != nil {
+			return v, err
+		}
+		resp, err := conn.DoRequest(ctx, nil, http.MethodGet, endpoint, query, nil, values...)
+		if err != nil {
+			return v, err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		return v, resp.Process(&v)
+	})
+}
+
 // do sends a request of which the answer or the body is a stream; path begins after /libpod. An answer other than 2xx
 // is an error. Without a body the request is repeated once if the connection is dropped before the answer.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, header http.Header, body io.Reader) (*http.Response, error) {

@@ -3,16 +3,19 @@ package podmanc
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/containers/podman/v5/libpod/define"
-	"github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
 )
 
 // Container is what Podman knows of a container, running or not.
@@ -45,16 +48,14 @@ const unitLabel = "PODMAN_SYSTEMD_UNIT"
 
 // Container looks up one container by name or id. The error is ErrNoContainer if there is none.
 func (c *Client) Container(ctx context.Context, nameOrID string) (Container, error) {
-	data, err := call(ctx, c, func(ctx context.Context) (*define.InspectContainerData, error) {
-		return containers.Inspect(ctx, nameOrID, nil)
-	})
+	data, err := get[define.InspectContainerData](ctx, c, "/containers/%s/json", nil, nameOrID)
 	switch {
 	case status(err) == http.StatusNotFound:
 		return Container{}, fmt.Errorf("%w: %s", ErrNoContainer, nameOrID)
 	case err != nil:
 		return Container{}, fmt.Errorf("inspect container %s: %w", nameOrID, err)
 	}
-	return containerOf(data), nil
+	return containerOf(&data), nil
 }
 
 func containerOf(d *define.InspectContainerData) Container {
@@ -111,13 +112,15 @@ func ports(bindings map[string][]define.InspectHostPort) []Port {
 // Containers lists the containers with this label ("key" or "key=value"), running and not; empty lists all. Fields that
 // only an inspection gives are left out; see Container.
 func (c *Client) Containers(ctx context.Context, label string) ([]Container, error) {
-	options := new(containers.ListOptions).WithAll(true)
+	query := url.Values{"all": {"true"}}
 	if label != "" {
-		options = options.WithFilters(map[string][]string{"label": {label}})
+		filters, err := json.Marshal(map[string][]string{"label": {label}})
+		if err != nil {
+			return nil, err
+		}
+		query.Set("filters", string(filters))
 	}
-	all, err := call(ctx, c, func(ctx context.Context) ([]types.ListContainer, error) {
-		return containers.List(ctx, options)
-	})
+	all, err := get[[]listed](ctx, c, "/containers/json", query)
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
@@ -136,9 +139,23 @@ func (c *Client) Containers(ctx context.Context, label string) ([]Container, err
 	return list, nil
 }
 
+// listed is an entry of Podman's list of containers.
+type listed struct {
+	ID        string
+	Names     []string
+	Image     string
+	ImageID   string
+	Labels    map[string]string
+	State     string
+	ExitCode  int32
+	Pid       int
+	StartedAt int64 // seconds since 1970
+}
+
 const (
-	maxTail = 1000
-	maxLine = 16 << 10
+	maxTail  = 1000
+	maxLine  = 16 << 10
+	maxFrame = 16 << 20
 )
 
 // Logs gives the last lines, at most tail (0 to 1000) of them, that a container wrote to stdout and stderr, in the order
@@ -146,10 +163,13 @@ const (
 // escaped. A line beyond 16 KiB is cut. The error is ErrNoContainer if there is no such container.
 func (c *Client) Logs(ctx context.Context, id string, tail int) ([]string, error) {
 	tail = min(max(tail, 0), maxTail)
-	options := new(containers.LogOptions).WithStdout(true).WithStderr(true).WithTail(strconv.Itoa(tail))
-	lines, err := call(ctx, c, func(ctx context.Context) ([]string, error) {
-		return readLogs(ctx, id, options, tail)
-	})
+	query := url.Values{"stdout": {"true"}, "stderr": {"true"}, "tail": {strconv.Itoa(tail)}}
+	resp, err := c.do(ctx, http.MethodGet, "/containers/"+url.PathEscape(id)+"/logs", query, nil, nil)
+	var lines []string
+	if err == nil {
+		lines, err = readLogs(resp.Body, tail)
+		_ = resp.Body.Close()
+	}
 	switch {
 	case status(err) == http.StatusNotFound:
 		return nil, fmt.Errorf("%w: %s", ErrNoContainer, id)
@@ -159,18 +179,29 @@ func (c *Client) Logs(ctx context.Context, id string, tail int) ([]string, error
 	return lines, nil
 }
 
-// readLogs gives the bindings one channel for both streams, or their order would be lost, and reads it to its end, or
-// the bindings would block for ever.
-func readLogs(ctx context.Context, id string, options *containers.LogOptions, tail int) ([]string, error) {
-	frames, done := make(chan string), make(chan error, 1)
-	go func() {
-		defer close(frames)
-		done <- containers.Logs(ctx, id, options, frames, frames)
-	}()
+// readLogs takes Podman's frames apart: a byte that names the stream, three of zero, the length in four, and the text. A
+// line may go on in the next frame.
+func readLogs(r io.Reader, tail int) ([]string, error) {
 	var lines []string
 	open := false // the last line has no end yet
-	for frame := range frames {
-		for piece := range strings.Lines(frame) {
+	for {
+		var head struct {
+			Stream [4]byte
+			Length uint32
+		}
+		switch err := binary.Read(r, binary.BigEndian, &head); {
+		case errors.Is(err, io.EOF):
+			return lines, nil
+		case err != nil:
+			return nil, err
+		case head.Length > maxFrame:
+			return nil, fmt.Errorf("podman answers with a frame of %d bytes", head.Length)
+		}
+		frame := make([]byte, head.Length)
+		if _, err := io.ReadFull(r, frame); err != nil {
+			return nil, err
+		}
+		for piece := range strings.Lines(string(frame)) {
 			text := strings.TrimSuffix(piece, "\n")
 			if open {
 				lines[len(lines)-1] += text
@@ -185,5 +216,4 @@ func readLogs(ctx context.Context, id string, options *containers.LogOptions, ta
 			}
 		}
 	}
-	return lines, <-done
 }

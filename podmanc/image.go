@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings/images"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
+	"github.com/containers/podman/v5/pkg/inspect"
 	"go.podman.io/image/v5/docker/reference"
 )
 
@@ -49,21 +48,19 @@ func (c *Client) Image(ctx context.Context, ref string) (Image, error) {
 			return Image{}, err
 		}
 	}
-	report, err := call(ctx, c, func(ctx context.Context) (*types.ImageInspectReport, error) {
-		return images.GetImage(ctx, ref, nil)
-	})
+	report, err := get[inspect.ImageData](ctx, c, "/images/%s/json", nil, ref)
 	switch {
 	case status(err) == http.StatusNotFound:
 		return Image{}, fmt.Errorf("%w: %s", ErrNoImage, ref)
 	case err != nil:
 		return Image{}, fmt.Errorf("inspect image %s: %w", ref, err)
-	case report.ImageData == nil || !hexID.MatchString(report.ID):
+	case !hexID.MatchString(report.ID):
 		return Image{}, fmt.Errorf("inspect image %s: podman answers without an image id", ref)
 	}
-	return imageOf(report), nil
+	return imageOf(&report), nil
 }
 
-func imageOf(r *types.ImageInspectReport) Image {
+func imageOf(r *inspect.ImageData) Image {
 	img := Image{
 		ID:           r.ID,
 		Digest:       r.Digest.String(),

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"github.com/containers/podman/v5/pkg/bindings/secrets"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
+	"net/url"
 )
 
 // ErrNoSecret says that Podman's store has no secret of that name.
@@ -15,9 +13,7 @@ var ErrNoSecret = errors.New("no such secret")
 
 // Secret returns the value of a secret of Podman's store, for no other use than to keep it out of texts.
 func (c *Client) Secret(ctx context.Context, name string) (string, error) {
-	report, err := call(ctx, c, func(ctx context.Context) (*types.SecretInfoReport, error) {
-		return secrets.Inspect(ctx, name, new(secrets.InspectOptions).WithShowSecret(true))
-	})
+	report, err := get[struct{ SecretData string }](ctx, c, "/secrets/%s/json", url.Values{"showsecret": {"true"}}, name)
 	switch {
 	case status(err) == http.StatusNotFound:
 		return "", fmt.Errorf("%w: %s", ErrNoSecret, name)
