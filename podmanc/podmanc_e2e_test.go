@@ -2,7 +2,7 @@
 
 // These tests run inside a test host as its user, against its Podman:
 //
-//	CGO_ENABLED=0 go test -c -tags "e2e remote containers_image_openpgp …" -o "$(scripts/testhost root H)/usr/local/bin/podmanc.test" ./podmanc
+//	CGO_ENABLED=0 go test -c -tags e2e -o "$(scripts/testhost root H)/usr/local/bin/podmanc.test" ./podmanc
 //	scripts/testhost user H podmanc.test -test.v -test.run E2E
 package podmanc
 
