@@ -3,6 +3,7 @@ package userbus
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -30,10 +31,18 @@ func (b *Bus) State(ctx context.Context, name string) (unitgen.State, error) {
 }
 
 func read(ctx context.Context, conn *dbus.Conn, unit dbus.ObjectPath) (unitgen.State, error) {
-	all := map[string]dbus.Variant{}
 	// The empty interface asks for those of all interfaces at once; asking for the object loads the unit.
-	err := call(ctx, conn, unit, propsIface+".GetAll", []any{""}, &all)
-	return decode(all), err
+	answer := conn.Object(destination, unit).CallWithContext(ctx, propsIface+".GetAll", 0, "")
+	if answer.Err != nil {
+		return unitgen.State{}, translate(answer.Err)
+	}
+	// Store would copy some 350 values by reflection: a fifth of what a look at a unit costs.
+	if len(answer.Body) == 1 {
+		if all, ok := answer.Body[0].(map[string]dbus.Variant); ok {
+			return decode(all), nil
+		}
+	}
+	return unitgen.State{}, errors.New("the user manager answers with something that is no map of properties")
 }
 
 // Invocation is the InvocationID of a unit, empty when it has none. It costs a tenth of State.

@@ -157,6 +157,9 @@ func (b *Bus) Stopping(ctx context.Context) (bool, error) {
 	if err != nil || state == "stopping" {
 		return state == "stopping", err
 	}
+	if state != "starting" && state != "initializing" {
+		return false, nil
+	}
 	// A manager that is still starting up says so even when its end is queued.
 	targets, err := b.List(ctx, "exit.target", "shutdown.target")
 	for _, t := range targets {
