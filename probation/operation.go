@@ -124,6 +124,7 @@ type Operation struct {
 	Timers     int `json:"timers,omitempty"`
 	Checks     int `json:"checks,omitempty"`
 	ChecksLost int `json:"checks_lost,omitempty"`
+	LostCheck  int `json:"lost_check,omitempty"` // the last check that was counted as lost
 
 	Replaced          bool      `json:"replaced,omitempty"`       // restoring: the restart jobs are queued
 	CandidateSeen     bool      `json:"candidate_seen,omitempty"` // restoring: Before names what is replaced

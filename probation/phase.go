@@ -188,6 +188,7 @@ func nextProbation(op Operation, ev Event) (Operation, bool) {
 		return op, true
 	case CheckLost:
 		op.ChecksLost++
+		op.LostCheck = op.Checks
 		return op, true
 	}
 	return op, false
@@ -214,6 +215,7 @@ func nextRestoring(op Operation, ev Event) (Operation, bool) {
 		return op, true
 	case CheckLost:
 		op.ChecksLost++
+		op.LostCheck = op.Checks
 		return op, true
 	case Settled:
 		op.Gap = op.gap(ev)
@@ -255,7 +257,7 @@ func (op Operation) end(p Phase, ev Event, code Code) Operation {
 func (op Operation) restore(ev Event, code Code) Operation {
 	op.Phase, op.Code, op.Reason, op.Evidence = Restoring, code, ev.Reason, ev.Evidence
 	by := NewDeadline(ev.At, op.restoreLimit())
-	op.RestoreBy, op.Replaced, op.ChecksLost, op.Timers = &by, false, 0, 0
+	op.RestoreBy, op.Replaced, op.ChecksLost, op.LostCheck, op.Timers = &by, false, 0, 0, 0
 	return op
 }
 

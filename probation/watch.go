@@ -27,6 +27,7 @@ type UnitSample struct {
 	Job         string // type of the job queued for it; empty when there is none
 	StopSeen    bool   // a stop job was queued since the last sample
 	ExitStatus  int
+	OwnReady    bool          // systemd waits for READY=1 of the application or its health check, not of Podman
 	RestartIn   time.Duration // while it waits for an automatic restart: how long still, 0 if that is not known
 	MemoryLimit bool          // the unit or its container has a limit of memory of its own
 	Container   string        // id of the container in the unit's cgroup
@@ -292,10 +293,10 @@ func (w *Watch) count(i int, u UnitSample) {
 // 126, which an entrypoint that cannot be executed gives as well; only Podman's words tell them apart.
 func PodmanFailed(exitStatus int) bool { return exitStatus == 125 || exitStatus == 126 }
 
-// unheard reports whether systemd has heard nothing of a container, and none was seen. On a loaded host Podman's word to
-// systemd is now and then lost with the process that was to say it.
+// unheard reports whether systemd has heard nothing of a container although Podman was to say that it runs, or none was
+// seen. On a loaded host Podman's word to systemd is now and then lost with the process that was to say it.
 func unheard(s Seen, u UnitSample) bool {
-	return u.Result == "protocol" && u.ExitStatus == 0 && s.Container == "" && u.Container == ""
+	return u.Result == "protocol" && u.ExitStatus == 0 && (!u.OwnReady || s.Container == "" && u.Container == "")
 }
 
 // killed is how a process ends that got SIGKILL. No program does that to itself: somebody did, or the kernel for want of

@@ -74,21 +74,23 @@ func TestOneUnreadySampleBeginsTheWindowAnew(t *testing.T) {
 }
 
 // A container that systemd never heard of is the host's trouble, and its next start is no restart; one that was seen to
-// run and said nothing is not.
+// run and should have spoken for itself is not.
 func TestAStartThatSystemdNeverHeardOfIsNotTheReleasesFault(t *testing.T) {
-	for _, ran := range []bool{false, true} {
+	for _, c := range []struct{ ran, ownReady bool }{{}, {ownReady: true}, {ran: true}, {ran: true, ownReady: true}} {
 		s := newStory(t, 0)
 		u := running("new")
-		u.ActiveState, u.SubState, u.Result = "activating", "auto-restart", "protocol"
-		if ran {
+		u.ActiveState, u.SubState, u.Result, u.OwnReady = "activating", "auto-restart", "protocol", c.ownReady
+		if c.ran {
 			s.see(running("new"), false)
 			u.Container = ""
+		}
+		if c.ran && c.ownReady {
 			s.want(s.see(u, false), probation.Unfit, probation.CodeCandidateExited, true)
 			continue
 		}
 		u.Container, u.ImageID, u.Operation = "", "", ""
 		s.want(s.until(3, u, false), "", "", false)
-		if s.w.Unready() != nil {
+		if !c.ran && s.w.Unready() != nil {
 			t.Error("that it was not ready would be held against the release")
 		}
 		again := running("again")

@@ -156,12 +156,16 @@ func (r *Rollout) watch(ctx context.Context, svc probation.Service, waited int) 
 	if _, found := r.find(*svc.Operation); found {
 		return again, nil // it ended between two looks, and left its verdict
 	}
-	if op := svc.Operation; op.ChecksLost == 0 || op.ChecksLost != waited {
+	// Each check is counted once: two acts that count for each other would both wait for ever.
+	if op := svc.Operation; op.ChecksLost == 0 || op.LostCheck != op.Checks {
 		if svc, err = r.apply(ctx, svc, r.event(probation.CheckLost, "")); err != nil {
 			return "", err
 		}
 		r.note(*svc.Operation, "warn", "step", fmt.Sprintf("check %d is gone without a verdict; the window begins anew", op.Checks), nil)
 		return checkAgain, nil
+	}
+	if svc.Operation.ChecksLost != waited {
+		return checkAgain, nil // this act has not waited yet
 	}
 	if _, err := r.startCheck(ctx, svc); err != nil {
 		return "", err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"toad/probation"
 	"toad/quadlet"
@@ -199,13 +200,24 @@ func (r *Rollout) haveImages(ctx context.Context, svc probation.Service) (probat
 	return svc, r.Records.Put(svc)
 }
 
-// haveImage brings an image back from its archive if Podman has lost it.
+// haveImage brings an image back from its archive if Podman has lost it. Podman may fail for a moment, and without the
+// image the previous release cannot start.
 func (r *Rollout) haveImage(ctx context.Context, id string) error {
-	_, err := r.Images.Image(ctx, id)
-	if errors.Is(err, ErrNoImage) {
-		return r.Images.LoadBack(ctx, id)
+	for try := 1; ; try++ {
+		_, err := r.Images.Image(ctx, id)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, ErrNoImage) {
+			err = r.Images.LoadBack(ctx, id)
+		}
+		if err == nil || try == 3 {
+			return err
+		}
+		if pause(ctx, 200*time.Millisecond) != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // readBack names a restored binding that does not verify. The restart is made all the same; the check's look at the

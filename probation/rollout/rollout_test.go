@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -111,6 +112,27 @@ func TestALostCheckIsMadeAgain(t *testing.T) {
 			if paused := time.Since(began); paused != time.Second<<(n-2) {
 				t.Errorf("check %d came after %v", n, paused)
 			}
+		}
+		l.until(id)
+		l.ended(probation.Promoted, "", v2)
+	})
+}
+
+// A lost check is counted once, also when another act finds that it is lost: two that count it for each other would keep
+// each other waiting for ever.
+func TestALostCheckIsCountedOnce(t *testing.T) {
+	inLab(t, func(l *lab) {
+		id := l.accept(v2)
+		l.until(id, probation.Probation)
+		delete(l.own, unitgen.CheckName(id, 1))
+		ctx, cancel := context.WithTimeout(l.t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := l.toad().Act(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("it did not wait: %v", err)
+		}
+		l.act(id)
+		if op := l.operation(); op.Checks != 2 || op.ChecksLost != 1 {
+			t.Errorf("want 1 lost check and a second, have %d lost and number %d", op.ChecksLost, op.Checks)
 		}
 		l.until(id)
 		l.ended(probation.Promoted, "", v2)

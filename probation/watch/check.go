@@ -206,6 +206,10 @@ func (c *Check) keep(w probation.Watch, v probation.Verdict) error {
 	if !changed && !due && v.Kind == "" && sameSeen(w.Seen, c.file.Seen) {
 		return nil
 	}
+	// An act that died may have left this check behind with another in its place, whose verdict is not to be overwritten.
+	if op, err := c.Records.Operation(c.op.ID); err == nil && op.Checks != c.file.Check {
+		return fmt.Errorf("check %d of %s was replaced by check %d", c.file.Check, c.op.ID, op.Checks)
+	}
 	c.file.Seen, c.file.Why, c.file.Ready, c.file.At = w.Seen, w.Why, ready, now
 	c.file.Deadline, c.file.Verdict, c.file.Unready = c.file.Deadline.Seen(now), v, c.unready(w)
 	return c.Records.PutWatch(c.op.ID, c.file)

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +66,7 @@ func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, 
 	}
 	u = probation.UnitSample{Service: name, ActiveState: st.ActiveState, SubState: st.SubState, Result: st.Result,
 		Restart: st.Restart, Invocation: st.InvocationID, Restarts: int(st.NRestarts), ExitStatus: exitStatus(st),
-		RestartIn: restartIn(st), StopSeen: c.stops[name], MemoryLimit: c.MemoryLimit(st)}
+		RestartIn: restartIn(st), StopSeen: c.stops[name], MemoryLimit: c.MemoryLimit(st), OwnReady: ownReady(st.ExecStart)}
 	delete(c.stops, name)
 	if st.Job != 0 {
 		u.Job = st.JobType
@@ -81,6 +82,17 @@ func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, 
 		u.ImageID, u.Operation = k.ImageID, k.Operation
 	}
 	return u, st, nil
+}
+
+// ownReady reports whether a Quadlet has Notify=true or Notify=healthy: without, Podman itself tells systemd that the
+// container runs.
+func ownReady(commands [][]string) bool {
+	for _, argv := range commands {
+		if slices.Contains(argv, "--sdnotify=container") || slices.Contains(argv, "--sdnotify=healthy") {
+			return true
+		}
+	}
+	return false
 }
 
 // restartIn is how long a unit still waits for its automatic restart; 0 where systemd does not tell.
