@@ -41,6 +41,9 @@ var scenarios = []scenario{
 	},
 	{
 		name: "a bad release", ends: "rolled_back", few: every, twice: true, least: 50,
+		prepare: func(t *testing.T, w *scene.Web) { // so that it is pulled each time
+			w.MustUser(t, "sh", "-c", "podman rmi -f "+w.Image(t, "crash").ID+" >/dev/null 2>&1 || true")
+		},
 		request: func(t *testing.T, w *scene.Web) []string {
 			argv := deploy(w.Digest(t, "crash"))
 			if len(read(t, w).Refusals) > 0 {
