@@ -1,6 +1,9 @@
 package unitgen
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // State is what the user manager says of a unit. What does not apply to the unit's type, or was not asked for, is zero.
 type State struct {
@@ -78,6 +81,12 @@ func (s State) Running() bool {
 		}
 	}
 	return false
+}
+
+// KeptDown says that a fence has refused the last start, or that there was none since the user manager started.
+func (s State) KeptDown() bool {
+	refused := slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.State < 0 })
+	return !s.Running() && s.Job == 0 && (refused || s.Result == "exec-condition" || s.InvocationID == "")
 }
 
 // Up says that the unit is active.

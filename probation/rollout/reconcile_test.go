@@ -66,6 +66,24 @@ func reconcileDiesAt(t *testing.T, phase probation.Phase, n int, after, late boo
 	return died
 }
 
+// Nor does it matter where the act that makes it good dies: what it has admitted and not started yet is started by the next.
+func TestAnActThatDiesInAReconcilesPlaceIsMadeGood(t *testing.T) {
+	for n, died := 1, true; died; n++ {
+		inLab(t, func(l *lab) {
+			l.until(l.accept(v2))
+			id := l.accept(v3)
+			l.stopIn(id, probation.Probation)
+			l.reset(time.Second)
+			l.start() // as the manager would have it: the fence keeps it down
+			l.dieAt = l.calls + n
+			died = l.act(id) != ""
+			l.dieAt = 0
+			l.until(id)
+			l.ended(probation.Promoted, "", v3)
+		})
+	}
+}
+
 // stopIn lets the operation come to a phase, and no further.
 func (l *lab) stopIn(id string, phase probation.Phase) {
 	l.t.Helper()

@@ -124,22 +124,26 @@ func (r *Rollout) admit(ctx context.Context, op probation.Operation) error {
 }
 
 // letIn admits a candidate that no reconcile has admitted since the user manager started, and starts what its fence has
-// kept down. The caller has found nothing against the operation: that is all a reconcile decides by.
+// kept down, also where an act died between the two. The caller has found nothing against the operation: that is all a
+// reconcile decides by.
 func (r *Rollout) letIn(ctx context.Context, op probation.Operation) error {
 	env, err := r.Manager.Environment(ctx)
-	if err != nil || env[unitgen.AdmissionVar(op.ID)] != "" {
+	if err != nil {
 		return err
 	}
-	r.note(op, "warn", "step", "no reconcile has admitted it since the user manager started; it is admitted now", nil)
-	if err := r.admit(ctx, op); err != nil {
-		return err
+	late := env[unitgen.AdmissionVar(op.ID)] == ""
+	if late {
+		r.note(op, "warn", "step", "no reconcile has admitted it since the user manager started; it is admitted now", nil)
+		if err := r.admit(ctx, op); err != nil {
+			return err
+		}
 	}
 	for _, b := range op.Before {
 		if !op.Moves(b) {
 			continue
 		}
 		s, err := r.Units.State(ctx, b.Service)
-		if err == nil && !s.Running() && s.Job == 0 {
+		if err == nil && (s.KeptDown() || late && !s.Running() && s.Job == 0) {
 			err = r.Jobs.Start(ctx, b.Service)
 		}
 		if err != nil {
