@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 	"probation/watch":     {"probation", "probation/record", "unitgen"},
 	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen", "internal/atomicfile"},
 	"probation/proof":     {},
+	"releases":            {"internal/atomicfile", "internal/fault"},
 	"authstore":           {"internal/atomicfile"},
 	"webui":               {},
 	"httpd/api":           {},

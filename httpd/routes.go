@@ -51,6 +51,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, "/v1/services/:service/tags/:tag", ofService(authstore.Read), s.tag},
 		{http.MethodGet, "/v1/services/:service/proofs/:digest", ofService(authstore.Read), s.getProof},
 		{http.MethodPut, "/v1/services/:service/proofs/:digest", ofService(authstore.Deploy), s.putProof},
+		{http.MethodPut, "/v1/services/:service/files/:digest", ofService(authstore.Deploy), s.putFile},
 		{http.MethodGet, "/v1/operations/:id", ofOperation(authstore.Read), s.operation},
 		{http.MethodGet, "/v1/operations/:id/log", ofOperation(authstore.Read), s.log},
 		{http.MethodGet, "/v1/tokens", need{local: true}, s.tokens},

@@ -79,6 +79,7 @@ type Options struct {
 	Registry    Registry
 	Tokens      Tokens
 	Proofs      Proofs
+	Files       Files
 	// Hosts are the names by which the API is asked over TCP, beside those of the loopback, in lower case.
 	Hosts   []string
 	Planner Planner
@@ -108,6 +109,8 @@ type Server struct {
 	stands  time.Duration // how long an answer about the host's health stands
 
 	around func(http.Handler) http.Handler // for tests that look at every answer
+
+	shipping sync.Mutex // one file at a time is taken in
 
 	mu        sync.Mutex
 	unix, tcp load

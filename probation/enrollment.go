@@ -6,13 +6,23 @@ import "time"
 // may take. An operation carries its own copy, so an edit takes effect with the next operation.
 type Enrollment struct {
 	Name  string   `json:"name"`
-	Units []string `json:"units"` // Quadlet file names, e.g. "web.container"; the first is the one whose readiness counts
-	Image string   `json:"image"` // repository without tag or digest, e.g. "registry.example.org/team/web"
-	Ready Ready    `json:"ready"`
-	Limit Limits   `json:"limits"`
-	Hold  string   `json:"hold,omitempty"` // a socket unit that keeps the port while the service is replaced
-	Door  *Door    `json:"door,omitempty"` // Units are two sides then
+	Kind  string   `json:"kind,omitempty"` // "" for containers, or KindBinary
+	Units []string `json:"units"`          // Quadlet file names, e.g. "web.container"; the first is the one whose readiness counts
+	// Image is the repository without tag or digest, e.g. "registry.example.org/team/web". A binary service may have none:
+	// then its releases are shipped.
+	Image string `json:"image"`
+	Ready Ready  `json:"ready"`
+	Limit Limits `json:"limits"`
+	Hold  string `json:"hold,omitempty"` // a socket unit that keeps the port while the service is replaced
+	Door  *Door  `json:"door,omitempty"` // Units are two sides then
 }
+
+// KindBinary is the kind of a service whose releases are files: one plain unit runs the link that leads to the file in
+// force.
+const KindBinary = "binary"
+
+// Binary reports whether the service's releases are files.
+func (e Enrollment) Binary() bool { return e.Kind == KindBinary }
 
 // Ready says how readiness is found out. At most one of HTTP, TCP, Unix, Health and Notify is set; none means that the
 // unit stays active.

@@ -113,7 +113,8 @@ type Operation struct {
 	Prepared  bool     `json:"prepared,omitempty"`
 	// Before is per unit, in the enrollment's order; set when the switch begins.
 	Before []UnitBefore `json:"before,omitempty"`
-	// DoorWas is where the door led when the switch began, and leads again after a restore; empty where there is none.
+	// DoorWas is where the link in the live folder led when the switch began, a door's or a binary service's, and leads
+	// again after a restore; empty where there is none.
 	DoorWas string `json:"door_was,omitempty"`
 
 	PrepareBy Deadline  `json:"prepare_by"`

@@ -79,6 +79,8 @@ type Watch struct {
 	Interval time.Duration
 	Timeout  time.Duration
 	Budget   int
+	// Files says that the units run files, not containers: no exit status is Podman's.
+	Files bool
 	// Queued says that all restart jobs are queued. Before that an invocation may be one that such a job still ends.
 	Queued bool
 
@@ -95,7 +97,7 @@ func NewWatch(e Enrollment, want []Want, seen []Seen) Watch {
 		seen = make([]Seen, len(want))
 	}
 	return Watch{Want: want, Stable: e.Limit.Stable, Interval: e.Ready.Interval, Timeout: e.Ready.Timeout,
-		Budget: e.Limit.Restarts, Seen: append([]Seen(nil), seen...)}
+		Budget: e.Limit.Restarts, Files: e.Binary(), Seen: append([]Seen(nil), seen...)}
 }
 
 // Restarts is how many restarts the attempt has seen, over all its units.
@@ -232,11 +234,26 @@ func (w *Watch) judge(i int, u UnitSample, left time.Duration) (ready bool, why 
 	case u.ActiveState != "active":
 		return false, fmt.Sprintf("%s is %s (%s)", u.Service, u.ActiveState, u.SubState), Verdict{}
 	case u.Container == "":
-		return false, u.Service + " has no running container", Verdict{}
+		return false, fmt.Sprintf("%s has no running %s", u.Service, w.runs()), Verdict{}
 	case want.Operation != "" && u.Operation != want.Operation:
-		return false, fmt.Sprintf("the container of %s is not %s's", u.Service, want.Operation), Verdict{}
+		return false, fmt.Sprintf("the %s of %s is not %s's", w.runs(), u.Service, want.Operation), Verdict{}
 	}
 	return true, "", Verdict{}
+}
+
+// runs is what a unit is looked for.
+func (w *Watch) runs() string {
+	if w.Files {
+		return "main process"
+	}
+	return "container"
+}
+
+func (w *Watch) release() string {
+	if w.Files {
+		return "the file"
+	}
+	return "image"
 }
 
 // candidateStarts says that a start job which is not done is the candidate's own: a unit that tells when it is ready keeps
@@ -277,7 +294,7 @@ func (w *Watch) count(i int, u UnitSample) {
 		seen.Invocation = u.Invocation
 	}
 	seen.Restarts = u.Restarts
-	if unheard(*seen, u) && u.Invocation != seen.Silent {
+	if !w.Files && unheard(*seen, u) && u.Invocation != seen.Silent {
 		seen.Unheard++
 		seen.Silent = u.Invocation
 	}
@@ -311,9 +328,9 @@ func (w *Watch) unitVerdict(i int, u UnitSample, left time.Duration) Verdict {
 		switch {
 		case seen.ExitStatus == killed && !u.MemoryLimit:
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": it was killed from outside, or the host was out of memory"
-		case unheard(seen, u):
+		case !w.Files && unheard(seen, u):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman did not say that the container runs"
-		case PodmanFailed(seen.ExitStatus):
+		case !w.Files && PodmanFailed(seen.ExitStatus):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
 		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:
 			v.Code = CodeInterrupted // somebody else restarted it; that tells nothing of the release
@@ -329,7 +346,7 @@ func (w *Watch) unitVerdict(i int, u UnitSample, left time.Duration) Verdict {
 	switch {
 	case u.Container != "" && want.ImageID != "" && u.ImageID != "" && u.ImageID != want.ImageID:
 		return Verdict{Kind: Unfit, Code: CodeWrongImage,
-			Reason: fmt.Sprintf("%s runs image %.12s, not %.12s", u.Service, u.ImageID, want.ImageID)}
+			Reason: fmt.Sprintf("%s runs %s %.12s, not %.12s", u.Service, w.release(), u.ImageID, want.ImageID)}
 	case w.Restarts() > w.Budget:
 		return unfit("%s restarted %d times (budget %d), last exit status %d (%s)",
 			u.Service, w.Restarts(), w.Budget, seen.ExitStatus, orSuccess(seen.Result))

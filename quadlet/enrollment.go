@@ -129,18 +129,28 @@ func readService(name string, t *table) probation.Enrollment {
 	checkName(t, name)
 	e := probation.Enrollment{Name: name}
 	if kind, ok := t.text("kind"); ok {
-		if kind == "binary" {
-			t.refuse("kind", "binary services are not supported by this version of toad", "enroll a container, without kind")
-			t.ignoreTheRest()
-			return e
+		if e.Kind = kind; kind != probation.KindBinary {
+			t.refuse("kind", fmt.Sprintf("%q is not a kind of service", kind), `leave it out for a container, or write "binary"`)
 		}
-		t.refuse("kind", fmt.Sprintf("%q is not a kind of service", kind), "leave it out: a service is a container")
 	}
-	e.Units = readUnits(t)
-	e.Image = readImage(t)
+	if e.Binary() {
+		e.Units = readPlainUnits(t)
+		if t.has("image") {
+			e.Image = readImage(t)
+		}
+		if t.part("switch").has("beside") {
+			t.refuse("switch.beside", "is for containers: a binary service has one unit", "take it out; hold keeps the port while it is replaced")
+		}
+	} else {
+		e.Units = readUnits(t)
+		e.Image = readImage(t)
+	}
 	readSwitch(t.part("switch"), &e)
 	e.Ready = readReady(t.part("ready"), e.Door != nil)
 	e.Limit = readLimits(t.part("probation"))
+	if e.Binary() && e.Ready.Health {
+		t.refuse("ready.health", "is Podman's health check, and no container runs", "use http, tcp, unix or notify")
+	}
 	checkTimes(t, e)
 	return e
 }

@@ -14,6 +14,9 @@ func Foresee(d Dirs, unit string, g Generated) string {
 			(s.Value == "" && (s.Section == "Service" && s.Key == "ExecCondition" ||
 				s.Section == "Unit" && (strings.HasPrefix(s.Key, "Condition") || s.Key == "After" || s.Key == "OnFailure")))
 	}
+	if Plain(unit) { // the pin is one of systemd's drop-ins itself
+		g.DropInPaths = slices.DeleteFunc(slices.Clone(g.DropInPaths), func(path string) bool { return filepath.Base(path) <= pinName })
+	}
 	for _, path := range slices.Backward(g.DropInPaths) {
 		if s, err := readUnit(path); err == nil {
 			if place := lastPlace(s, undoes); place != "" {

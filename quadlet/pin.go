@@ -20,7 +20,8 @@ type Pin struct {
 	Service   string // "web"
 	Unit      string // "web.container"; not part of the text
 	Source    string // the Quadlet file the unit must come from; "" = the one the generator would take; not part of the text
-	Reference string // repo@sha256:…, or the 64 hex digits of an image id
+	Reference string // repo@sha256:…, or the 64 hex digits of an image id; of a file its sha256
+	File      bool   // the release is a file, run by a plain unit
 	Digest    string // of the release, told beside an image id, which does not say it; may be ""
 	// Fenced pins refuse every start, automatic ones too, while AdmissionVar is not set in the user manager.
 	Fenced       bool
@@ -47,19 +48,24 @@ func (p Pin) Text() string {
 	}
 	line(p.Idle(), "# This side is idle: nothing may start it until a candidate takes it.")
 	line(true, "# Written by toad for %s. Remove with: toad unpin %s", p.Operation, p.Service)
-	line(byID, "# The image is %s, named by its id: an image that was kept on this host comes back without its digest.", p.Digest)
+	line(p.File, "# The link in toad's state folder selects what it runs: the file of sha256 %s.", p.Reference)
+	line(!p.File && byID, "# The image is %s, named by its id: an image that was kept on this host comes back without its digest.", p.Digest)
 	line(true, "[Unit]")
 	line(true, "After="+reconcileUnit)
 	line(true, "OnFailure=toad-alert@%%N.service")
 	line(p.Fenced, "ConditionEnvironment=%s=1", p.AdmissionVar)
-	line(true, "[Container]")
-	line(true, "Image=%s", p.Reference)
-	line(true, "Pull=never")
-	line(true, "AutoUpdate=")
-	line(true, "Label="+operationLabel+"=%s", p.Operation)
-	line(byID, "Label="+digestLabel+"=%s", p.Digest)
-	line(p.Fenced, "[Service]")
+	line(!p.File, "[Container]")
+	line(!p.File, "Image=%s", p.Reference)
+	line(!p.File, "Pull=never")
+	line(!p.File, "AutoUpdate=")
+	line(!p.File, "Label="+operationLabel+"=%s", p.Operation)
+	line(!p.File && byID, "Label="+digestLabel+"=%s", p.Digest)
+	line(p.Fenced || p.File, "[Service]")
+	line(p.File, "Environment="+operationVar+"=%s", p.Operation)
 	line(p.Fenced, "ExecCondition=/usr/bin/test -n ${%s}", p.AdmissionVar)
+	line(p.File, "[%s]", pinSection)
+	line(p.File, "File=%s", p.Reference)
+	line(p.File && p.Digest != "", "Digest=%s", p.Digest)
 	return b.String()
 }
 
@@ -78,6 +84,12 @@ func ParsePin(text string) (Pin, error) {
 	p := Pin{}
 	for _, each := range s {
 		switch key, value, _ := strings.Cut(each.Value, "="); {
+		case each.Section == pinSection && each.Key == "File":
+			p.Reference, p.File = each.Value, true
+		case each.Section == pinSection && each.Key == "Digest":
+			p.Digest = each.Value
+		case each.Key == "Environment" && key == operationVar:
+			p.Operation = value
 		case each.Key == "Image":
 			p.Reference = each.Value
 		case each.Key == "Label" && key == operationLabel:
@@ -114,16 +126,23 @@ var ErrWrite = errors.New("the pin could not be changed")
 
 // Pins are the pins of all units, one drop-in file each below Dir. They take a unit's Quadlet file name.
 type Pins struct {
-	Dir string // $XDG_CONFIG_HOME/containers/systemd
+	Dir   string // $XDG_CONFIG_HOME/containers/systemd
+	Plain string // $XDG_CONFIG_HOME/systemd/user, for plain units
 }
 
 // Pins are those of the folders' user.
-func (d Dirs) Pins() Pins { return Pins{Dir: d.Config} }
+func (d Dirs) Pins() Pins { return Pins{Dir: d.Config, Plain: d.Units} }
 
 // Path is where a unit's pin stands.
 func (p Pins) Path(unit string) string { return filepath.Join(p.folder(unit), pinName) }
 
-func (p Pins) folder(unit string) string       { return filepath.Join(p.Dir, unit+".d") }
+func (p Pins) folder(unit string) string {
+	if Plain(unit) {
+		return filepath.Join(p.Plain, unit+".d")
+	}
+	return filepath.Join(p.Dir, unit+".d")
+}
+
 func (p Pins) previousPath(unit string) string { return filepath.Join(p.folder(unit), previousName) }
 
 // Read returns the text of a unit's pin; ok is false when there is none.

@@ -19,7 +19,7 @@ func CheckProbe(e probation.Enrollment, g Generated) error {
 	if err != nil {
 		return err
 	}
-	if address == "" || e.Hold != "" {
+	if address == "" || e.Hold != "" || e.Binary() { // a plain unit listens on the host itself
 		return nil
 	}
 	run, err := theRun(g, "")
@@ -57,12 +57,15 @@ func probed(r probation.Ready) (address, host string, port int, err error) {
 	return address, host, port, nil
 }
 
-// HostPort is where a probe over TCP asks a container that shares the host's network: there anybody may be the one who
+// HostPort is where a probe over TCP asks a plain unit, or a container that shares the host's network: there anybody may be the one who
 // answers. ok is false for all others.
 func HostPort(r probation.Ready, g Generated) (host string, port int, ok bool) {
 	address, host, port, err := probed(r)
 	if err != nil || address == "" {
 		return "", 0, false
+	}
+	if g.SourcePath == "" && len(g.ExecPaths) == 1 {
+		return host, port, true // a plain unit
 	}
 	run, err := theRun(g, "")
 	if err != nil {

@@ -17,13 +17,15 @@ import (
 type Dirs struct {
 	Config string   // $XDG_CONFIG_HOME/containers/systemd; toad's pins go below it
 	Roots  []string // all, in the generator's order: of two files of one name the first counts
+	Units  string   // $XDG_CONFIG_HOME/systemd/user: the plain units of binary services, and the pins beside them
+	Live   string   // the folder of the links that plain units run
 }
 
 // UserDirs are the folders of a rootless user. The order is that of Podman's code, which has users before users/<uid>;
 // the manual page names them the other way round. Podman reads the two below /usr from version 6 on.
 func UserDirs(configHome, runtimeDir string, uid int) Dirs {
 	config := filepath.Join(configHome, "containers/systemd")
-	d := Dirs{Config: config, Roots: []string{filepath.Join(runtimeDir, "containers/systemd"), config}}
+	d := Dirs{Config: config, Units: filepath.Join(configHome, "systemd/user"), Roots: []string{filepath.Join(runtimeDir, "containers/systemd"), config}}
 	for _, base := range []string{"/etc/containers/systemd/users", "/usr/share/containers/systemd/users"} {
 		d.Roots = append(d.Roots, base, filepath.Join(base, strconv.Itoa(uid)))
 	}
@@ -66,6 +68,9 @@ func (s Source) own() settings {
 // Find reads what the generator would read for a unit. That there is no such file, or none that can be read, is a
 // Problem.
 func Find(d Dirs, unit string) (Source, error) {
+	if Plain(unit) {
+		return findPlain(d, unit)
+	}
 	folders := walk(d.Roots)
 	src := Source{Unit: unit, folders: folders}
 	found, problem := src.readFile()

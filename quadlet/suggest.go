@@ -15,6 +15,7 @@ import (
 type Suggestion struct {
 	Service string   `json:"service"`
 	Unit    string   `json:"unit"`
+	Kind    string   `json:"kind,omitempty"`
 	Image   string   `json:"image"` // repository; "" if it cannot be told
 	Ready   string   `json:"ready"` // a line of the table ready; "" if it cannot be told
 	Port    string   `json:"port"`  // host:port, where Ready asks one
@@ -25,6 +26,9 @@ type Suggestion struct {
 
 // Suggest reads an enrollment off a unit's own files.
 func Suggest(src Source) Suggestion {
+	if Plain(src.Unit) {
+		return plainSuggestion(src)
+	}
 	s := Suggestion{Service: serviceOf(src.Unit), Unit: src.Unit, Volumes: src.values("Volume"), Secrets: src.values("Secret"), Missing: []string{}}
 	for i, secret := range s.Secrets {
 		s.Secrets[i], _, _ = strings.Cut(secret, ",")
@@ -132,7 +136,11 @@ func (s Suggestion) Stanza() string {
 	if image == "" {
 		image = "registry.example.org/team/" + s.Service
 	}
-	fmt.Fprintf(&b, "[service.%s]\nunits = [%q]\nimage = %q\n", s.Service, s.Unit, image)
+	if s.Kind == probation.KindBinary {
+		fmt.Fprintf(&b, "[service.%s]\nkind = %q\nunits = [%q]\n", s.Service, s.Kind, s.Unit)
+	} else {
+		fmt.Fprintf(&b, "[service.%s]\nunits = [%q]\nimage = %q\n", s.Service, s.Unit, image)
+	}
 	switch {
 	case s.Port != "":
 		fmt.Fprintf(&b, "\n[service.%s.ready]\n%s\n# better, if the application has such a page: it answers only when it can do its work\n# http = \"http://%s/healthz\"\n",

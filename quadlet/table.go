@@ -92,8 +92,6 @@ func (t *table) refuseTheRest() {
 	}
 }
 
-func (t *table) ignoreTheRest() { t.known = slices.Collect(maps.Keys(t.values)) }
-
 // table returns the sub-table of that name, if there is one.
 func (t *table) table(name string) (*table, bool) {
 	v, ok := t.get(name)

@@ -18,16 +18,17 @@ func (p Pins) Units() ([]string, error) { return p.with(pinName) }
 // Laid lists the units beside whose pin a previous one lies, for a restore.
 func (p Pins) Laid() ([]string, error) { return p.with(previousName) }
 
-func (p Pins) with(name string) ([]string, error) {
-	entries, err := os.ReadDir(p.Dir)
-	if err != nil {
-		return nil, ignoreMissing(err)
-	}
-	var units []string
-	for _, e := range entries {
-		unit, ok := strings.CutSuffix(e.Name(), ".d")
-		if _, err := os.Lstat(filepath.Join(p.Dir, e.Name(), name)); ok && err == nil {
-			units = append(units, unit)
+func (p Pins) with(name string) (units []string, err error) {
+	for _, dir := range []string{p.Dir, p.Plain} {
+		entries, err := os.ReadDir(dir)
+		if ignoreMissing(err) != nil && dir != "" {
+			return nil, err
+		}
+		for _, e := range entries {
+			unit, ok := strings.CutSuffix(e.Name(), ".d")
+			if _, err := os.Lstat(filepath.Join(dir, e.Name(), name)); ok && err == nil && Plain(unit) == (dir == p.Plain) {
+				units = append(units, unit)
+			}
 		}
 	}
 	slices.Sort(units)
@@ -55,6 +56,9 @@ func (p Pins) Written(unit string) time.Time {
 // Sweep takes away the temporary files that writers killed half way left beside pins, and returns their paths.
 func (p Pins) Sweep() (swept []string, err error) {
 	folders, err := filepath.Glob(filepath.Join(p.Dir, "*.d"))
+	if plain, bad := filepath.Glob(filepath.Join(p.Plain, "*.service.d")); p.Plain != "" {
+		folders, err = append(folders, plain...), errors.Join(err, bad)
+	}
 	for _, d := range folders {
 		found, bad := atomicfile.Sweep(d)
 		swept, err = append(swept, found...), errors.Join(err, bad)
@@ -67,6 +71,10 @@ func (p Pins) Sweep() (swept []string, err error) {
 func (p Pins) Folders(units ...string) []string {
 	all := []string{p.Dir, filepath.Join(p.Dir, "container.d")}
 	for _, u := range units {
+		if Plain(u) {
+			all = append(all, p.folder(u), p.Plain)
+			continue
+		}
 		service := strings.TrimSuffix(u, filepath.Ext(u)) + ".service.d"
 		all = append(all, p.folder(u), filepath.Join(p.Dir, "..", "..", "systemd", "user", service))
 	}
@@ -78,6 +86,9 @@ func (p Pins) Folders(units ...string) []string {
 func VerifyUnpinned(g Generated) (image string, err error) {
 	if m := verifyNoFence(g); m != nil {
 		return "", &BindingError{Unit: g.Unit, What: m.what, Have: m.have, Want: m.want}
+	}
+	if g.Operation != "" {
+		return "", &BindingError{Unit: g.Unit, What: operationVar, Have: quoted(g.Operation), Want: "none"}
 	}
 	run, err := theRun(g, "")
 	if err != nil {

@@ -14,6 +14,9 @@ type Generated struct {
 	SourcePath, FragmentPath string
 	DropInPaths              []string // systemd's own; those of the Quadlet are merged by the generator
 	ExecStart, ExecCondition [][]string
+	ExecPaths                []string `json:",omitempty"` // what each of ExecStart executes, whatever its argv says
+	Type                     string   `json:",omitempty"`
+	Operation                string   `json:",omitempty"` // that a plain unit's processes are told they belong to
 	EnvNames                 []string `json:",omitempty"` // what its processes are given by the unit; the values may be secrets
 	Conditions               []Condition
 	After, OnFailure         []string
@@ -47,6 +50,9 @@ func (e *BindingError) Error() string {
 // Verify compares a unit as loaded, after a reload, with its pin. What it compares are values: a file that sorts behind
 // the pin, or a drop-in of systemd's own, can undo any of them. The error is a *BindingError.
 func Verify(d Dirs, p Pin, g Generated) error {
+	if Plain(p.Unit) {
+		return verifyPlain(d, p, g)
+	}
 	if g.LoadState != "loaded" {
 		return &BindingError{Unit: g.Unit, What: "the unit", Want: "loaded", Have: g.LoadState, Winner: maskedBy(g)}
 	}

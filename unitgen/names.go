@@ -48,6 +48,9 @@ func number(n int) string {
 	return "-" + strconv.Itoa(n)
 }
 
+// OperationVar is the variable by which the pin of a plain unit tells its processes the operation they belong to.
+const OperationVar = "TOAD_OPERATION"
+
 // AdmissionVar names the variable of the user manager that admits an operation's candidate: TOAD_ADMITTED_web_g7.
 func AdmissionVar(op string) string {
 	return "TOAD_ADMITTED_" + strings.Map(func(r rune) rune {

@@ -30,8 +30,10 @@ type State struct {
 	Type          string
 	Restart       string
 	ExecStart     [][]string // the argv of each
+	ExecPaths     []string   // what each of ExecStart executes
 	ExecCondition [][]string
 	EnvNames      []string // of Environment=; the values may be secrets
+	Operation     string   // the value of OperationVar there
 	Conditions    []Condition
 
 	After, OnFailure              []string

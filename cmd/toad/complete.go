@@ -225,7 +225,7 @@ func (g *globals) quadletsThere() (found []choice) {
 	if err != nil {
 		return nil
 	}
-	for _, root := range quadletDirs(runtimeDir).Roots {
+	for _, root := range quadletDirs(runtimeDir, "").Roots {
 		files, _ := filepath.Glob(filepath.Join(root, "*.container"))
 		for _, f := range files {
 			found = append(found, choice{filepath.Base(f), root})

@@ -33,14 +33,7 @@ type deployment struct {
 
 func deployCmd(g *globals) *ffcli.Command {
 	d := &deployment{g: g}
-	fs := flag.NewFlagSet("toad deploy", flag.ContinueOnError)
-	fs.IntVar(&d.generation, "expect-generation", -1, "refuse unless the service is at generation `N`; default: the one it is at now")
-	fs.BoolVar(&d.retry, "retry", false, "try a release again that failed here")
-	fs.BoolVar(&d.program, "program-change", false, "accept an image that runs another program than the service ran before")
-	fs.DurationVar(&d.waitProof, "wait-proof", 0, "wait up to `DURATION` for the proof that is required of it, e.g. 30m")
-	fs.BoolVar(&d.detach, "detach", false, "do not follow; exit as soon as it is accepted")
-	fs.BoolVar(&d.dry, "dry-run", false, "do all that comes before the switch, change nothing, and print the plan")
-	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and flags")
+	fs := d.flags("toad deploy")
 	return &ffcli.Command{
 		Name: "deploy", ShortUsage: "toad deploy [flags] SERVICE DIGEST|TAG", FlagSet: fs,
 		ShortHelp: "put a release into force, or the previous one back",
@@ -67,6 +60,19 @@ func deployCmd(g *globals) *ffcli.Command {
 	}
 }
 
+// flags are those of a deployment.
+func (d *deployment) flags(command string) *flag.FlagSet {
+	fs := flag.NewFlagSet(command, flag.ContinueOnError)
+	fs.IntVar(&d.generation, "expect-generation", -1, "refuse unless the service is at generation `N`; default: the one it is at now")
+	fs.BoolVar(&d.retry, "retry", false, "try a release again that failed here")
+	fs.BoolVar(&d.program, "program-change", false, "accept an image that runs another program than the service ran before")
+	fs.DurationVar(&d.waitProof, "wait-proof", 0, "wait up to `DURATION` for the proof that is required of it, e.g. 30m")
+	fs.BoolVar(&d.detach, "detach", false, "do not follow; exit as soon as it is accepted")
+	fs.BoolVar(&d.dry, "dry-run", false, "do all that comes before the switch, change nothing, and print the plan")
+	fs.StringVar(&d.key, "key", "", "idempotency `KEY` of the request; default: made of service, digest, generation and flags")
+	return fs
+}
+
 func (d *deployment) run(ctx context.Context) error {
 	if err := checkGeneration(d.generation); err != nil {
 		return err
@@ -82,6 +88,11 @@ func (d *deployment) run(ctx context.Context) error {
 	if err != nil {
 		return reached(c, err)
 	}
+	return d.deploy(ctx, c, svc)
+}
+
+// deploy asks for the digest, and follows what comes of it.
+func (d *deployment) deploy(ctx context.Context, c *api.Client, svc api.Service) error {
 	req := d.request(svc.Generation)
 	if d.dry {
 		return d.dryRun(ctx, c, req)

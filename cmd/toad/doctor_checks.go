@@ -179,6 +179,11 @@ func (h *host) checkService(ctx context.Context, f *findings, e probation.Enroll
 	if e.Door != nil {
 		h.checkDoor(ctx, f, e, svc)
 	}
+	if e.Binary() {
+		if err := h.rollout.CheckDoor(svc); err != nil {
+			f.add(levelFail, e.Name, err.Error(), "toad reconcile --look")
+		}
+	}
 	for _, err := range h.rollout.CheckPins(ctx, svc) {
 		var broken *quadlet.BindingError
 		mend := "toad reconcile --look"
@@ -214,7 +219,7 @@ func (h *host) checkUnit(ctx context.Context, f *findings, e probation.Enrollmen
 		return
 	}
 	g := asGenerated(s)
-	if err := quadlet.CheckEnrollable(src, g, e.Image); err != nil {
+	if err := h.rollout.CheckUnit(src, g, e); err != nil {
 		f.add(levelFail, what, oneLine(err), "")
 		return
 	}
@@ -239,24 +244,28 @@ func (h *host) checkUnit(ctx context.Context, f *findings, e probation.Enrollmen
 
 // checkRunning looks at what runs as a unit.
 func (h *host) checkRunning(ctx context.Context, f *findings, what string, s unitgen.State, svc probation.Service) {
-	id := payload(s.ControlGroup)
+	id := runsAs(s)
 	switch {
 	case s.ActiveState != "active" || svc.Active() != nil:
 		return
 	case id == "":
-		f.add(levelFail, what, "it is active, but no container is found in its cgroup", "look at systemctl --user status "+s.Name+"; cgroups=split must not be changed")
+		f.add(levelFail, what, "it is active, but nothing is found that runs as it", "look at systemctl --user status "+s.Name+"; cgroups=split must not be changed")
 		return
 	case svc.Promoted == nil:
 		return
 	}
-	c, err := h.podman.Container(ctx, id)
+	c, err := containers{h.podman}.Container(ctx, id)
 	if err == nil && c.ImageID != svc.Promoted.ImageID && svc.Promoted.ImageID != "" {
-		f.add(levelWarn, what, fmt.Sprintf("it runs image %s, and %s is in force", short(c.ImageID), short(svc.Promoted.ImageID)), "systemctl --user restart "+s.Name)
+		f.add(levelWarn, what, fmt.Sprintf("it runs %s, and %s is in force", short(c.ImageID), short(svc.Promoted.ImageID)), "systemctl --user restart "+s.Name)
 	}
 }
 
 // checkInForce looks at the image of the release in force and at its archive, which is the way back.
 func (h *host) checkInForce(ctx context.Context, f *findings, e probation.Enrollment, r probation.Release) {
+	if e.Binary() {
+		h.checkFileInForce(f, e, r)
+		return
+	}
 	store := filepath.Join(h.records.Dir(), "images")
 	kept := podmanc.VerifyRetained(store, r.ImageID)
 	_, err := h.podman.Image(ctx, r.ImageID)
@@ -277,9 +286,24 @@ func (h *host) checkInForce(ctx context.Context, f *findings, e probation.Enroll
 	}
 }
 
+// checkFileInForce looks at the file of the release in force and at its copy, which is the way back.
+func (h *host) checkFileInForce(f *findings, e probation.Enrollment, r probation.Release) {
+	kept, _ := h.releases.Kept(r.ImageID)
+	err := h.releases.Check(r.ImageID, e.Name)
+	switch {
+	case err != nil && kept:
+		f.add(levelWarn, e.Name, err.Error()+"; it comes back from its copy", "systemctl --user start toad-tick.service")
+	case err != nil:
+		f.add(levelFail, e.Name, err.Error()+", and there is no copy of it", "toad ship "+e.Name+" FILE")
+	case !kept:
+		f.add(levelWarn, e.Name, "no whole copy is kept of "+short(digestOf(&r))+", which is in force; the next deployment makes it", "")
+	}
+}
+
 func asGenerated(s unitgen.State) quadlet.Generated {
 	g := quadlet.Generated{Unit: s.Name, LoadState: s.LoadState, SourcePath: s.SourcePath, FragmentPath: s.FragmentPath,
-		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecCondition: s.ExecCondition, After: s.After, OnFailure: s.OnFailure,
+		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecPaths: s.ExecPaths, Type: s.Type, Operation: s.Operation,
+		ExecCondition: s.ExecCondition, After: s.After, OnFailure: s.OnFailure,
 		DefaultDependencies: s.DefaultDependencies, NeedDaemonReload: s.NeedDaemonReload, UnitFileState: s.UnitFileState}
 	return g
 }

@@ -32,12 +32,13 @@ func enrollCmd(g *globals) *ffcli.Command {
 	fs.BoolVar(&e.write, "write", false, "add the stanza to the enrollment file; what is enrolled already is left as it is")
 	fs.StringVar(&e.name, "name", "", "the `NAME` of the service; default: made of the unit's")
 	return &ffcli.Command{
-		Name: "enroll", ShortUsage: "toad enroll [flags] UNIT.container", FlagSet: fs,
+		Name: "enroll", ShortUsage: "toad enroll [flags] UNIT.container|UNIT.service", FlagSet: fs,
 		ShortHelp: "derive what toad has to know of a service from its Quadlet",
 		LongHelp: "Prints the stanza for the enrollment file: the unit, the repository of its image,\n" +
 			"and how to find out that it is ready. Beside it, on stderr, stands what could not\n" +
 			"be derived, what would be in the way of a deployment, and the data that its\n" +
-			"releases will share.\n\n" +
+			"releases will share. Of a plain unit, UNIT.service, it is that of a binary service:\n" +
+			"the unit runs a link of toad's, which leads to the file in force.\n\n" +
 			"Who enrolls an application accepts a rule: each release reads, and leaves behind,\n" +
 			"data that the retained ones can use. toad puts programs back, not data.\n\n" +
 			"Exit: 0 derived, 1 nothing was written, 78 there is no such unit.\n\n" +
@@ -45,14 +46,14 @@ func enrollCmd(g *globals) *ffcli.Command {
 			"Example: toad enroll web.container --write",
 		Exec: func(ctx context.Context, args []string) error {
 			if len(args) != 1 {
-				return hint(usagef("enroll takes one Quadlet file, have %d arguments", len(args)), "toad enroll web.container")
+				return hint(usagef("enroll takes one unit, have %d arguments", len(args)), "toad enroll web.container")
 			}
 			e.unit = args[0]
 			if filepath.Ext(e.unit) == "" {
 				e.unit += ".container"
 			}
 			if strings.ContainsRune(e.unit, '/') {
-				return hint(usagef("%s: name the file without its folder; it must lie where Podman's generator looks", e.unit), "toad enroll %s", filepath.Base(e.unit))
+				return hint(usagef("%s: name the file without its folder; it must lie where Podman's generator looks, or a plain unit in ~/.config/systemd/user", e.unit), "toad enroll %s", filepath.Base(e.unit))
 			}
 			return e.run(ctx)
 		},
@@ -67,7 +68,11 @@ func (e *enrollment) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	src, err := quadlet.Find(quadletDirs(runtimeDir), e.unit)
+	state, err := e.g.stateDir()
+	if err != nil {
+		return err
+	}
+	src, err := quadlet.Find(quadletDirs(runtimeDir, state), e.unit)
 	if err != nil {
 		return configError{err}
 	}
@@ -123,10 +128,10 @@ func (e *enrollment) problems(ctx context.Context, src quadlet.Source, s quadlet
 	}
 	defer h.close()
 	state, err := h.bus.State(ctx, src.ServiceUnit)
-	if err != nil || s.Image == "" {
+	if err != nil || s.Image == "" && s.Kind == "" {
 		return nil
 	}
-	if err := quadlet.CheckEnrollable(src, asGenerated(state), s.Image); err != nil {
+	if err := h.rollout.CheckUnit(src, asGenerated(state), probation.Enrollment{Name: s.Service, Kind: s.Kind, Image: s.Image}); err != nil {
 		found = strings.Split(err.Error(), "\n")
 	}
 	return found
@@ -134,7 +139,7 @@ func (e *enrollment) problems(ctx context.Context, src quadlet.Source, s quadlet
 
 // add puts the stanza at the end of the enrollment file, if all of it is valid then. What stands there is not touched.
 func (e *enrollment) add(s quadlet.Suggestion) error {
-	if s.Image == "" {
+	if s.Image == "" && s.Kind == "" {
 		return hint(exitError{exitFailed, fmt.Errorf("the image of %s could not be derived, so nothing was written", s.Unit)},
 			"toad enroll %s prints what there is, to be completed by hand", s.Unit)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"toad/internal/atomicfile"
 	"toad/podmanc"
@@ -17,6 +19,9 @@ const maxProgram = 200 << 20
 // identify tells what an image runs, from the bytes of its program or else from its labels. Podman in trouble is an
 // error; an image that cannot be read is one without an identity.
 func (h *host) identify(ctx context.Context, op probation.Operation, imageID string) (string, error) {
+	if op.Enrollment.Binary() {
+		return h.identifyFile(imageID, op.Service)
+	}
 	img, err := h.podman.Image(ctx, imageID)
 	if errors.Is(err, podmanc.ErrNoImage) {
 		return "", nil // only its archive is left
@@ -45,4 +50,17 @@ func (h *host) identify(ctx context.Context, op probation.Operation, imageID str
 		}
 	}
 	return proof.FromLabels(img.Labels), nil
+}
+
+// identifyFile tells what a staged file is; one that is not there is without an identity.
+func (h *host) identifyFile(id, service string) (string, error) {
+	f, err := os.Open(h.releases.Path(id, service))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return proof.FromBinary(f), nil
 }

@@ -19,7 +19,7 @@ import (
 // be where the container shares the host's network: a port that is published cannot be had twice. What cannot be told is
 // not foreign.
 func foreign(s unitgen.State, ready probation.Ready) bool {
-	host, port, ok := quadlet.HostPort(ready, quadlet.Generated{ExecStart: s.ExecStart})
+	host, port, ok := quadlet.HostPort(ready, quadlet.Generated{ExecStart: s.ExecStart, ExecPaths: s.ExecPaths, SourcePath: s.SourcePath})
 	if !ok {
 		return false
 	}

@@ -36,7 +36,7 @@ func (l looks) Ready(ctx context.Context, e probation.Enrollment) (bool, string)
 		}
 		services = append(services, src.ServiceUnit)
 	}
-	return watch.Look(ctx, e.Ready.Of(side, l.h.rollout.Runtime), services, l.h.bus, containers{l.h.podman}, payload)
+	return watch.Look(ctx, e.Ready.Of(side, l.h.rollout.Runtime), services, l.h.bus, containers{l.h.podman}, runsAs)
 }
 
 // Config tells how a release would run. One that came back from an archive is known by its image id alone.
@@ -44,6 +44,13 @@ func (l looks) Config(ctx context.Context, repository string, r probation.Releas
 	out := api.ImageConfig{Digest: r.Digest, Generation: r.Generation, OnHost: true}
 	if out.Digest == "" {
 		out.Digest = "image " + r.ImageID
+	}
+	if size, staged := l.h.releases.Size(r.ImageID, r.Digest); staged {
+		out.Size, out.Platform = size, platform() // nothing else is staged
+		return out, nil
+	}
+	if repository == "" {
+		return out, &httpd.TagError{Code: probation.CodePullFailed, Err: fmt.Errorf("no file of %s is staged here", out.Digest)}
 	}
 	img, err := podmanc.Image{}, podmanc.ErrNoImage
 	if r.Digest != "" {

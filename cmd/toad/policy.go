@@ -69,7 +69,7 @@ func (h *host) unproven(ctx context.Context, op probation.Operation, rel probati
 	want := proof.Wanted{Service: op.Service, Repository: op.Enrollment.Image, Platform: platform(), Digests: digestsOf(rel)}
 	for _, req := range p.For(op.Service) {
 		missing := req.Missing(ctx, want, h.proofs(want))
-		if missing != nil && req.Carry == proof.Registry && ask {
+		if missing != nil && req.Carry == proof.Registry && ask && want.Repository != "" {
 			missing = h.fetchProof(ctx, req, want, missing)
 		}
 		if missing != nil {

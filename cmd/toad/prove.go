@@ -94,12 +94,12 @@ func (h *host) mint(ctx context.Context, by proof.Prove, svc probation.Service, 
 	}
 	rel, repository := *svc.Promoted, svc.Operation.Enrollment.Image
 	ref := repository + "@" + rel.Digest
-	digests, id, err := h.podman.Manifest(ctx, ref)
+	digests, err := h.proves(ctx, svc)
 	if err != nil {
 		return err
 	}
-	if id != rel.ImageID {
-		return fmt.Errorf("%s is image %.12s in the registry, but %.12s runs here", ref, id, rel.ImageID)
+	if shipped := svc.Operation.Enrollment.Binary() && len(digests) == 1; shipped {
+		by.Carry = "" // there is nothing in a registry to attach it to
 	}
 	op := probation.OperationID(svc.Name, rel.Generation)
 	restarts := 0
@@ -124,9 +124,27 @@ func (h *host) mint(ctx context.Context, by proof.Prove, svc probation.Service, 
 	return nil
 }
 
+// proves are the digests of what is in force, each computed from bytes: of an image those of its manifests, of a file its
+// sha256 first, which is that of what runs, and then that of the artifact it came by.
+func (h *host) proves(ctx context.Context, svc probation.Service) ([]string, error) {
+	rel, ref := *svc.Promoted, svc.Operation.Enrollment.Image+"@"+svc.Promoted.Digest
+	if svc.Operation.Enrollment.Binary() {
+		file := "sha256:" + rel.ImageID
+		if of, named := h.releases.FileOf(strings.TrimPrefix(rel.Digest, "sha256:")); named && of == rel.ImageID {
+			return []string{file, rel.Digest}, nil
+		}
+		return []string{file}, nil
+	}
+	digests, id, err := h.podman.Manifest(ctx, ref)
+	if err == nil && id != rel.ImageID {
+		err = fmt.Errorf("%s is image %.12s in the registry, but %.12s runs here", ref, id, rel.ImageID)
+	}
+	return digests, err
+}
+
 // ready probes a unit once.
 func (h *host) ready(ctx context.Context, r probation.Ready, st unitgen.State) (bool, string) {
-	return watch.Look(ctx, r, []string{st.Name}, h.bus, containers{h.podman}, payload)
+	return watch.Look(ctx, r, []string{st.Name}, h.bus, containers{h.podman}, runsAs)
 }
 
 // readKey reads a private key that nobody else can read.

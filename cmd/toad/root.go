@@ -19,7 +19,7 @@ import (
 // commands are all subcommands, in the order of the help.
 func commands() []func(*globals) *ffcli.Command {
 	return []func(*globals) *ffcli.Command{
-		deployCmd, rollbackCmd, statusCmd, logCmd, diffCmd, enrollCmd, proofCmd, tokenCmd, unpinCmd, doctorCmd, setupCmd,
+		deployCmd, shipCmd, rollbackCmd, statusCmd, logCmd, diffCmd, enrollCmd, proofCmd, tokenCmd, unpinCmd, doctorCmd, setupCmd,
 		completionCmd, versionCmd,
 		completeCmd, manCmd,
 		serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,

@@ -74,7 +74,7 @@ func serve(ctx context.Context, g *globals, l listening, idle time.Duration) err
 		idle = 0 // nothing would bring it back
 	}
 	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: h.records, Enrolled: h.enrolled,
-		Registry: published{h.podman}, Proofs: proofs{h}, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
+		Registry: published{h.podman}, Proofs: proofs{h}, Files: staging{h}, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
 		Planner: h.rollout, Host: looks{h}, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
 		StateDir: h.records.Dir(), Log: h.log, Idle: idle})
 	server.Page = h.page(server.Follow)

@@ -52,7 +52,7 @@ func unitDir() (string, error) {
 	return filepath.Join(data, "systemd", "user"), nil
 }
 
-// enrolledUnits are the Quadlet files of all services, and whether any of them has a door.
+// enrolledUnits are the units of all services, and whether any of them has a link in the live folder.
 func (h *host) enrolledUnits() (units []string, doors bool) {
 	if !exists(h.enrolled.path) && !exists(h.enrolled.last) {
 		return nil, false // nothing is enrolled yet, which is no fault
@@ -60,7 +60,7 @@ func (h *host) enrolledUnits() (units []string, doors bool) {
 	for _, name := range h.enrolled.Names() {
 		if e, err := h.enrolled.Enrollment(name); err == nil {
 			units = append(units, e.Units...)
-			doors = doors || e.Door != nil
+			doors = doors || e.Door != nil || e.Binary()
 		}
 	}
 	return units, doors

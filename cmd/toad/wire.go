@@ -16,6 +16,7 @@ import (
 	"toad/probation/rollout"
 	"toad/probation/watch"
 	"toad/quadlet"
+	"toad/releases"
 	"toad/unitgen"
 	"toad/unitgen/userbus"
 )
@@ -26,6 +27,7 @@ type host struct {
 	bus      *userbus.Bus
 	podman   *podmanc.Client
 	rollout  *rollout.Rollout
+	releases releases.Store
 	enrolled *enrolled
 	alerts   *alert.Spool
 	log      *slog.Logger
@@ -68,11 +70,13 @@ func wireUp(g *globals) (*host, error) {
 	h.enrolled = &enrolled{path: enrollment, last: filepath.Join(state, "enrollment.toml"), log: h.log}
 	h.podman = podmanc.New(filepath.Join(runtimeDir, "podman", "podman.sock"))
 	installed := installedListening()
+	h.releases = releases.In(state)
 	h.alerts = alert.New(filepath.Join(state, "alerts"))
 	h.rollout = &rollout.Rollout{
 		Records: records, Units: h.bus, Jobs: h.bus, Manager: h.bus,
-		Images:  images{h.podman, filepath.Join(state, "images")},
-		Quadlet: quadletDirs(runtimeDir),
+		Images: images{h.podman, filepath.Join(state, "images")},
+		Files:  h.files, Process: mainProcess,
+		Quadlet: quadletDirs(runtimeDir, state),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment,
 			Listen: installed.texts(), Hosts: installed.hosts},
 		Runtime: runtimeDir, Connections: connections,
@@ -96,12 +100,14 @@ func onHost(ctx context.Context, g *globals, do func(*host) error) error {
 
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
-	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Now: now,
+	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Process: mainProcess, Now: now,
 		Manager: managerID(), Runtime: h.rollout.Runtime, Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit, Foreign: foreign}
 }
 
-func quadletDirs(runtimeDir string) quadlet.Dirs {
-	return quadlet.UserDirs(configHome(), runtimeDir, os.Getuid())
+func quadletDirs(runtimeDir, state string) quadlet.Dirs {
+	d := quadlet.UserDirs(configHome(), runtimeDir, os.Getuid())
+	d.Live = filepath.Join(state, "live")
+	return d
 }
 
 func configHome() string {
@@ -197,10 +203,14 @@ func (p published) Resolve(ctx context.Context, repository, tag string) (string,
 	return "", &httpd.TagError{Code: code, Err: err}
 }
 
-// containers lends Podman to a check.
+// containers lends Podman to a check, and what the kernel says of the processes of plain units.
 type containers struct{ podman pageContainers }
 
 func (c containers) Container(ctx context.Context, id string) (watch.Container, error) {
+	if releases.IsProcess(id) {
+		r, err := releases.Look(id, unitgen.OperationVar)
+		return watch.Container{ImageID: r.File, Operation: r.Operation}, err
+	}
 	k, err := c.podman.Container(ctx, id)
 	return watch.Container{ImageID: k.ImageID, Operation: k.Labels[rollout.OperationLabel], Health: k.Health}, err
 }

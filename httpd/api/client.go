@@ -71,7 +71,7 @@ func New(endpoint, token string) (*Client, error) {
 	}
 	c := &Client{Patience: 2 * time.Minute, endpoint: endpoint, token: token}
 	// A connection kept open would be one that the daemon closes when it exits: each request makes its own.
-	transport := &http.Transport{DisableKeepAlives: true, ResponseHeaderTimeout: answerTimeout}
+	transport := &http.Transport{DisableKeepAlives: true, ResponseHeaderTimeout: answerTimeout, ExpectContinueTimeout: 5 * time.Second}
 	switch {
 	case u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		c.base = "http://toad"

@@ -7,8 +7,10 @@
 package atomicfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -54,13 +56,22 @@ func change(before, after, path string, do func() error) error {
 // Write replaces the file at path by data, or creates it, with exactly mode whatever the umask is. Its folder must
 // exist. After an error the file holds the old bytes or the new ones, never anything else.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	if err := write(path, data, mode); err != nil {
+	return writing(path, write(path, bytes.NewReader(data), mode))
+}
+
+// WriteFrom is Write of what a reader gives. The reader's error leaves the file as it was.
+func WriteFrom(path string, data io.Reader, mode fs.FileMode) error {
+	return writing(path, write(path, data, mode))
+}
+
+func writing(path string, err error) error {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-func write(path string, data []byte, mode fs.FileMode) (err error) {
+func write(path string, data io.Reader, mode fs.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	if err := step("create", path); err != nil {
 		return err
@@ -89,11 +100,11 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 
 // fill writes and flushes before the rename: without the flush an empty file under the final name is a valid outcome
 // of a power cut.
-func fill(f *os.File, path string, data []byte, mode fs.FileMode) error {
+func fill(f *os.File, path string, data io.Reader, mode fs.FileMode) error {
 	if err := step("write", path); err != nil {
 		return err
 	}
-	if _, err := f.Write(data); err != nil {
+	if _, err := io.Copy(f, data); err != nil {
 		return err
 	}
 	if err := f.Chmod(mode); err != nil {

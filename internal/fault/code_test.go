@@ -16,7 +16,7 @@ import (
 
 // A wrapper passes a point before and after what it is given to do. In its package every call that changes the host stands
 // in what a wrapper is given, or in a function that is called from nowhere else.
-var wrappers = map[string]string{"internal/atomicfile": "change", "unitgen/userbus": "change", "podmanc": "between"}
+var wrappers = map[string]string{"internal/atomicfile": "change", "unitgen/userbus": "change", "podmanc": "between", "releases": "between"}
 
 // excused are the calls that change something without a point before and after, each with the reason.
 var excused = map[string]string{
@@ -257,6 +257,8 @@ func points(t *testing.T) []string {
 					names = append(names, both("bus.", literal(c, 1))...)
 				case pkg == "unitgen/userbus" && called == "queue":
 					names = append(names, both("bus.", literal(c, 2))...)
+				case pkg == "releases" && called == "between":
+					names = append(names, both("release.", literal(c, 0))...)
 				case pkg == "podmanc" && called == "between":
 					names = append(names, both("podman.", literal(c, 0))...)
 				}

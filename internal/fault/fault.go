@@ -11,6 +11,9 @@ type Row struct {
 	By string
 }
 
+// byBinary is the suite that kills at the points of binary services.
+const byBinary = "tests/binary: TestEveryPointOfABinaryServiceEndsOnOneOfTwoReleases"
+
 // steps says why the steps of a write are not tried one by one by the matrix.
 const steps = "before the file changes: its rename; each step is killed in internal/atomicfile"
 
@@ -61,6 +64,20 @@ var Points = []Row{
 	{"podman.copy.after", "it is gone again", ""},
 	{"podman.load.before", "a release is about to come back from its archive", ""},
 	{"podman.load.after", "it is back", ""},
+	{"release.stage.before", "the file of a binary service is about to be taken in", byBinary},
+	{"release.stage.after", "it is here, under its sha256", byBinary},
+	{"release.lay.before", "a link of the way back is about to be laid beside the one in force", byBinary},
+	{"release.lay.after", "it is laid", byBinary},
+	{"release.turn.before", "the link that a plain unit runs is about to lead to another file", byBinary},
+	{"release.turn.after", "it does", byBinary},
+	{"release.unlay.before", "the link of the way back is about to be removed", byBinary},
+	{"release.unlay.after", "it is removed", byBinary},
+	{"release.keep.before", "the second copy of a file is about to be made", byBinary},
+	{"release.keep.after", "it is kept", byBinary},
+	{"release.manifest.before", "the manifest of an artifact is about to be noted", "release.stage.after: without it the artifact is pulled once more"},
+	{"release.manifest.after", "it is noted", "release.stage.after"},
+	{"release.drop.before", "a file that nothing names any more is about to go", "release.keep.after: nobody reads it"},
+	{"release.drop.after", "it is gone", "release.keep.after"},
 
 	{"serve.heartbeat", "the daemon is about to show that it is not hung", "tests/promote: TestAHangKillsTheDaemon"},
 	{"file.*.serve.alive", "the file by which it shows it", "serve.heartbeat"},

@@ -35,7 +35,7 @@ func (r *Rollout) Lost(ctx context.Context, svc probation.Service) bool {
 		if err != nil || !known || !svc.Promoted.Names(p.Digest) && p.Reference != svc.Promoted.ImageID {
 			continue
 		}
-		if _, err := r.Images.Image(ctx, p.Reference); errors.Is(err, ErrNoImage) {
+		if _, err := r.images(svc.Operation.Enrollment).Image(ctx, p.Reference); errors.Is(err, ErrNoImage) {
 			return true
 		}
 	}
@@ -55,12 +55,12 @@ func (r *Rollout) loadInForce(ctx context.Context, op probation.Operation) (load
 		return false, err
 	}
 	rel := *svc.Promoted
-	if kept, err := r.Images.Retained(rel.ImageID); err != nil || !kept {
+	if kept, err := r.images(op.Enrollment).Retained(rel.ImageID); err != nil || !kept {
 		r.note(op, "error", "step", fmt.Sprintf("the image of %s is gone from Podman and there is no archive of it: pull it, or deploy another release", name(rel)), nil)
 		return false, err
 	}
 	r.note(op, "warn", "step", "the image of "+name(rel)+" is gone from Podman; it is loaded back from its archive", nil)
-	if err := r.haveImage(ctx, rel.ImageID); err != nil {
+	if err := r.haveImage(ctx, op.Enrollment, rel.ImageID); err != nil {
 		return false, fmt.Errorf("load %s back: %w", name(rel), err)
 	}
 	release, err := r.Records.Lock(ctx, op.Service)
@@ -116,7 +116,7 @@ func (r *Rollout) startFailed(ctx context.Context, op probation.Operation, want 
 			continue // there is no such unit any more
 		}
 		s, err := r.Units.State(ctx, service)
-		if err != nil || s.ActiveState != "failed" || s.Running() || !probation.PodmanFailed(int(s.ExecMainStatus)) {
+		if err != nil || s.ActiveState != "failed" || s.Running() || !couldNotRun(unit, int(s.ExecMainStatus)) {
 			continue
 		}
 		r.note(op, "warn", "step", service+" had failed for want of its image; it is started", nil)
@@ -126,4 +126,13 @@ func (r *Rollout) startFailed(ctx context.Context, op probation.Operation, want 
 		}
 	}
 	return nil
+}
+
+// couldNotRun reports whether an exit status says that there was nothing to run.
+func couldNotRun(unit string, status int) bool {
+	const noFile = 203 // systemd's EXIT_EXEC
+	if quadlet.Plain(unit) {
+		return status == noFile
+	}
+	return probation.PodmanFailed(status)
 }

@@ -55,6 +55,9 @@ func (r *Rollout) turnDoor(service, to string) (turned bool, err error) {
 
 // wantedDoor is where a service's door is to lead by its record. known is false where the record does not tell.
 func (r *Rollout) wantedDoor(svc probation.Service) (to string, known bool) {
+	if enrollmentOf(svc).Binary() {
+		return r.wantedLink(svc)
+	}
 	op := svc.Active()
 	switch {
 	case op != nil && op.Sided() && len(op.Before) > 0:
@@ -80,6 +83,9 @@ func (r *Rollout) keepDoor(ctx context.Context, svc probation.Service) error {
 	if !known {
 		return nil
 	}
+	if enrollmentOf(svc).Binary() {
+		return r.keepLink(ctx, svc, to)
+	}
 	at, err := r.doorAt(svc.Name)
 	if err == nil && at == to {
 		return nil
@@ -99,6 +105,9 @@ func (r *Rollout) CheckDoor(svc probation.Service) error {
 	to, known := r.wantedDoor(svc)
 	if !known {
 		return nil
+	}
+	if e := enrollmentOf(svc); e.Binary() {
+		return r.checkLink(e, to)
 	}
 	switch at, err := r.doorAt(svc.Name); {
 	case err != nil:
@@ -170,6 +179,9 @@ func (r *Rollout) doorWas(op probation.Operation) string {
 
 // doorBefore is where the door leads as long as the candidate is undecided, and after a restore.
 func (r *Rollout) doorBefore(op probation.Operation) (string, error) {
+	if op.Enrollment.Binary() {
+		return r.Files(op.Enrollment).At()
+	}
 	if !op.Sided() {
 		return "", nil
 	}
@@ -181,6 +193,9 @@ func (r *Rollout) doorBefore(op probation.Operation) (string, error) {
 
 // turnBack makes the door lead where it led before the candidate.
 func (r *Rollout) turnBack(op probation.Operation) error {
+	if op.Enrollment.Binary() {
+		return r.linkBack(op)
+	}
 	if !op.Sided() {
 		return nil
 	}
@@ -201,7 +216,7 @@ func (r *Rollout) turnBack(op probation.Operation) error {
 // idlePin is the pin of the side that is not in force: it names the release that is, and nothing may start it.
 func (r *Rollout) idlePin(op probation.Operation, unit string, inForce probation.Release) quadlet.Pin {
 	return quadlet.Pin{Operation: probation.OperationID(op.Service, inForce.Generation), Service: op.Service, Unit: unit,
-		Digest: inForce.Digest, Reference: reference(op.Enrollment.Image, inForce), Fenced: true, AdmissionVar: unitgen.IdleVar(op.Service)}
+		Digest: inForce.Digest, Reference: reference(op.Enrollment, inForce), Fenced: true, AdmissionVar: unitgen.IdleVar(op.Service)}
 }
 
 // stopSide queues the stop of a side that nobody is to reach, and of its sockets first: whoever still waits in a backlog

@@ -157,6 +157,9 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 	if err := r.roomy(); err != nil {
 		return ev, err
 	}
+	if err := r.sameKind(svc, op.Enrollment); err != nil {
+		return ev, err
+	}
 	side, idle, err := r.sides(op.Enrollment, svc.Promoted, states)
 	if err != nil {
 		return ev, err
@@ -224,7 +227,7 @@ func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment) ([]uni
 		if err != nil {
 			return nil, err
 		}
-		if err := quadlet.CheckEnrollable(src, generated(s), e.Image); err != nil {
+		if err := r.CheckUnit(src, generated(s), e); err != nil {
 			return nil, &failure{probation.CodeBindingBroken, err}
 		}
 		if e.Door != nil {
@@ -275,18 +278,21 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, side string
 		states = states[i : i+1]
 	}
 	for _, s := range states {
-		id, err := r.container(ctx, s)
+		id, err := r.container(ctx, e, s)
 		if err != nil {
 			return nil, err
 		}
 		if id == "" {
 			continue
 		}
-		c, err := r.Images.Container(ctx, id)
+		c, err := r.images(e).Container(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("look at what runs as %s: %w", s.Name, err)
 		}
-		img, err := r.Images.Image(ctx, c.ImageID)
+		if err := r.adoptFile(e, s, id, c.ImageID); err != nil {
+			return nil, err
+		}
+		img, err := r.images(e).Image(ctx, c.ImageID)
 		if err != nil {
 			return nil, fmt.Errorf("look at the image that runs as %s: %w", s.Name, err)
 		}
@@ -300,7 +306,7 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, side string
 	}
 	for _, s := range states {
 		if s.Running() {
-			return nil, fail(probation.CodeNoWayBack, "%s is %s without a container: what runs before the first deployment cannot be kept; start it, or stop it, and deploy again",
+			return nil, fail(probation.CodeNoWayBack, "%s is %s and shows nothing that runs: what runs before the first deployment cannot be kept; start it, or stop it, and deploy again",
 				s.Name, s.ActiveState)
 		}
 	}
@@ -311,9 +317,9 @@ func (r *Rollout) adopt(ctx context.Context, e probation.Enrollment, side string
 const adoptPatience = 20 * time.Second
 
 // container finds what runs as a unit. One that is just starting, as after a boot, is given some time.
-func (r *Rollout) container(ctx context.Context, s unitgen.State) (string, error) {
+func (r *Rollout) container(ctx context.Context, e probation.Enrollment, s unitgen.State) (string, error) {
 	for end := r.Now().Boot + adoptPatience; ; {
-		if id := r.Payload(s.ControlGroup); id != "" || !s.Running() || r.Now().Boot > end {
+		if id := r.runsAs(e, s); id != "" || !s.Running() || r.Now().Boot > end {
 			return id, nil
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
@@ -331,24 +337,24 @@ func (r *Rollout) pull(ctx context.Context, op probation.Operation) (probation.R
 	rel := op.Candidate
 	ref := op.Enrollment.Image + "@" + rel.Digest
 	if op.Rollback && rel.ImageID != "" {
-		if err := r.haveImage(ctx, rel.ImageID); err != nil {
+		if err := r.haveImage(ctx, op.Enrollment, rel.ImageID); err != nil {
 			return rel, Image{}, fail(probation.CodeNoWayBack, "the release to go back to is not on this host any more: %w", err)
 		}
-		if _, err := r.Images.Image(ctx, ref); rel.Digest == "" || err != nil {
+		if _, err := r.images(op.Enrollment).Image(ctx, ref); rel.Digest == "" || err != nil {
 			ref, rel.Digests = rel.ImageID, nil // an archive comes back without its manifest digest
 		}
 	}
-	img, err := r.Images.Image(ctx, ref)
+	img, err := r.images(op.Enrollment).Image(ctx, ref)
 	if errors.Is(err, ErrNoImage) {
 		r.note(op, "info", "pull", "pulling "+ref, nil)
-		if err := r.Images.Pull(ctx, ref, r.progress(op)); err != nil {
+		if err := r.images(op.Enrollment).Pull(ctx, ref, r.progress(op)); err != nil {
 			var p *PullError
 			if errors.As(err, &p) {
 				return rel, Image{}, &failure{p.Code, err}
 			}
 			return rel, img, err
 		}
-		img, err = r.Images.Image(ctx, ref)
+		img, err = r.images(op.Enrollment).Image(ctx, ref)
 		if errors.Is(err, ErrNoImage) {
 			return rel, Image{}, fail(probation.CodePullFailed, "the pull of %s ended well, but the image is not here", ref)
 		}
@@ -389,7 +395,7 @@ func (r *Rollout) progress(op probation.Operation) func(string) {
 
 // wayBack proves that the release in force can be put back without a network, before anything is stopped.
 func (r *Rollout) wayBack(ctx context.Context, op probation.Operation, rel probation.Release) error {
-	kept, err := r.Images.Retained(rel.ImageID)
+	kept, err := r.images(op.Enrollment).Retained(rel.ImageID)
 	if err != nil {
 		return fail(probation.CodeNoWayBack, "the archive of %s, the release in force, cannot be looked at: %w", name(rel), err)
 	}
@@ -399,7 +405,7 @@ func (r *Rollout) wayBack(ctx context.Context, op probation.Operation, rel proba
 	r.note(op, "info", "step", "keeping "+name(rel)+", the release in force", nil)
 	err = r.fetchBack(ctx, op, rel)
 	if err == nil {
-		err = r.Images.Retain(ctx, rel.ImageID)
+		err = r.images(op.Enrollment).Retain(ctx, rel.ImageID)
 	}
 	if err != nil && ctx.Err() == nil {
 		return fail(probation.CodeNoWayBack, "%s, the release in force, cannot be kept to go back to: %w; to do without it: toad unpin %s", name(rel), err, op.Service)
@@ -409,15 +415,15 @@ func (r *Rollout) wayBack(ctx context.Context, op probation.Operation, rel proba
 
 // fetchBack pulls the release in force once more where somebody has taken both its image and its archive.
 func (r *Rollout) fetchBack(ctx context.Context, op probation.Operation, rel probation.Release) error {
-	if _, err := r.Images.Image(ctx, rel.ImageID); !errors.Is(err, ErrNoImage) || rel.Digest == "" {
+	if _, err := r.images(op.Enrollment).Image(ctx, rel.ImageID); !errors.Is(err, ErrNoImage) || rel.Digest == "" {
 		return err
 	}
 	ref := op.Enrollment.Image + "@" + rel.Digest
 	r.note(op, "warn", "pull", "the image in force is gone; pulling "+ref, nil)
-	if err := r.Images.Pull(ctx, ref, r.progress(op)); err != nil {
+	if err := r.images(op.Enrollment).Pull(ctx, ref, r.progress(op)); err != nil {
 		return err
 	}
-	img, err := r.Images.Image(ctx, ref)
+	img, err := r.images(op.Enrollment).Image(ctx, ref)
 	if err == nil && img.ID != rel.ImageID {
 		return fmt.Errorf("%s is image %.12s now, and was %.12s", ref, img.ID, rel.ImageID)
 	}

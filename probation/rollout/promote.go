@@ -42,6 +42,13 @@ func (r *Rollout) promote(ctx context.Context, svc probation.Service) (probation
 			return "", err
 		}
 	}
+	if err := r.turnLink(ctx, op); err != nil {
+		if !errors.Is(err, ErrNoImage) {
+			return "", err
+		}
+		_, err = r.apply(ctx, svc, r.event(probation.PinLost, err.Error()))
+		return again, err
+	}
 	r.startDependents(ctx, op)
 	_, err := r.apply(ctx, svc, r.event(probation.PinKept, ""))
 	return again, err
@@ -106,6 +113,9 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 	if err := r.Manager.UnsetEnvironment(ctx, unitgen.AdmissionVar(op.ID)); err != nil {
 		return fmt.Errorf("unset the admission of %s: %w", op.ID, err)
 	}
+	if err := r.dropLaid(op); err != nil {
+		return err
+	}
 	for _, b := range op.Before {
 		if err := r.Quadlet.Pins().DropPrevious(b.Unit); err != nil {
 			return err
@@ -146,7 +156,7 @@ func (r *Rollout) retain(ctx context.Context, op probation.Operation) error {
 		return nil // another act is at it
 	}
 	defer unlock()
-	if err := r.Images.Retain(ctx, op.Candidate.ImageID); err != nil {
+	if err := r.images(op.Enrollment).Retain(ctx, op.Candidate.ImageID); err != nil {
 		return fmt.Errorf("retain %s: %w", name(op.Candidate), err)
 	}
 	release, err := r.Records.Lock(ctx, op.Service)
@@ -183,11 +193,16 @@ func (r *Rollout) dropUnkept(context.Context) error {
 			keep = append(keep, rel.ImageID)
 		}
 		if op := svc.Operation; op != nil {
-			keep = append(keep, op.Candidate.ImageID)
+			// A candidate that is not prepared yet is known by nothing but the digest that was asked for.
+			keep = append(keep, op.Candidate.ImageID, strings.TrimPrefix(op.Candidate.Digest, "sha256:"))
 			if op.Previous != nil {
 				keep = append(keep, op.Previous.ImageID)
 			}
 		}
 	}
-	return r.Images.DropRetained(keep)
+	err = r.Images.DropRetained(keep)
+	if r.Files != nil {
+		err = errors.Join(err, r.Files(probation.Enrollment{}).DropRetained(keep))
+	}
+	return err
 }

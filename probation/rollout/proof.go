@@ -68,7 +68,7 @@ func (r *Rollout) RunsWell(ctx context.Context, svc probation.Service, after tim
 		if err != nil {
 			return since, 0, err
 		}
-		if err := r.runs(ctx, st, *svc.Promoted); err != nil {
+		if err := r.runs(ctx, enrolled, st, *svc.Promoted); err != nil {
 			return since, 0, err
 		}
 		if i == 0 {
@@ -98,12 +98,12 @@ func (r *Rollout) ProveIn(ctx context.Context, op string, left time.Duration) {
 }
 
 // runs says how a unit does not run a release.
-func (r *Rollout) runs(ctx context.Context, st unitgen.State, rel probation.Release) error {
-	id := r.Payload(st.ControlGroup)
+func (r *Rollout) runs(ctx context.Context, e probation.Enrollment, st unitgen.State, rel probation.Release) error {
+	id := r.runsAs(e, st)
 	if st.ActiveState != "active" || id == "" {
 		return fmt.Errorf("%s is %s", st.Name, st.ActiveState)
 	}
-	c, err := r.Images.Container(ctx, id)
+	c, err := r.images(e).Container(ctx, id)
 	if err != nil {
 		return fmt.Errorf("look at what runs as %s: %w", st.Name, err)
 	}

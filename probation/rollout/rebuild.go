@@ -238,7 +238,7 @@ func (m remains) before(id string, svc probation.Service) []probation.UnitBefore
 		case svc.Promoted != nil:
 			p := svc.Promoted
 			b.Pin = quadlet.Pin{Operation: probation.OperationID(m.Name, p.Generation), Service: m.Name, Unit: u.Unit,
-				Digest: p.Digest, Reference: reference(m.Enrollment.Image, *p)}.Text()
+				Digest: p.Digest, File: m.Enrollment.Binary(), Reference: reference(m.Enrollment, *p)}.Text()
 		}
 		b.Running = b.Pin != ""
 		if p, err := quadlet.ParsePin(b.Pin); err == nil {

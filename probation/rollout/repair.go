@@ -129,7 +129,7 @@ func (r *Rollout) remains(ctx context.Context, service string, enrolled *probati
 	m.Watch = r.Records.Watch(probation.OperationID(service, m.Latest))
 	for _, ref := range m.references() {
 		look, cancel := context.WithTimeout(ctx, 10*time.Second)
-		if img, err := r.Images.Image(look, ref); err == nil { // without Podman the pins and the operations must do
+		if img, err := r.images(m.Enrollment).Image(look, ref); err == nil { // without Podman the pins and the operations must do
 			m.Images[ref] = probation.Release{ImageID: img.ID, Digests: img.Digests}
 		}
 		cancel()

@@ -166,7 +166,7 @@ func (r *Rollout) restoredPin(op probation.Operation, b probation.UnitBefore) st
 		digest = op.Previous.Digest
 	}
 	return quadlet.Pin{Operation: probation.OperationID(op.Service, 0), Service: op.Service, Unit: b.Unit,
-		Reference: b.ImageID, Digest: digest}.Text()
+		File: op.Enrollment.Binary(), Reference: b.ImageID, Digest: digest}.Text()
 }
 
 // haveImages makes sure that what is put back has its image on the host, and notes which units must name it by id: an
@@ -180,7 +180,7 @@ func (r *Rollout) haveImages(ctx context.Context, svc probation.Service) (probat
 		if b.Down || b.ImageID == "" {
 			continue
 		}
-		if err := r.haveImage(ctx, b.ImageID); err != nil {
+		if err := r.haveImage(ctx, op.Enrollment, b.ImageID); err != nil {
 			r.note(op, "error", "step", fmt.Sprintf("the image that %s goes back to: %v", b.Unit, err), nil)
 			continue
 		}
@@ -188,7 +188,7 @@ func (r *Rollout) haveImages(ctx context.Context, svc probation.Service) (probat
 		if err != nil || b.ByID || p.Reference == b.ImageID {
 			continue // no pin of ours, or one by id
 		}
-		if _, err := r.Images.Image(ctx, p.Reference); errors.Is(err, ErrNoImage) {
+		if _, err := r.images(op.Enrollment).Image(ctx, p.Reference); errors.Is(err, ErrNoImage) {
 			b.ByID, changed = true, true
 		}
 	}
@@ -202,14 +202,14 @@ func (r *Rollout) haveImages(ctx context.Context, svc probation.Service) (probat
 
 // haveImage brings an image back from its archive if Podman has lost it. Podman may fail for a moment, and without the
 // image the previous release cannot start.
-func (r *Rollout) haveImage(ctx context.Context, id string) error {
+func (r *Rollout) haveImage(ctx context.Context, e probation.Enrollment, id string) error {
 	for try := 1; ; try++ {
-		_, err := r.Images.Image(ctx, id)
+		_, err := r.images(e).Image(ctx, id)
 		if err == nil {
 			return nil
 		}
 		if errors.Is(err, ErrNoImage) {
-			err = r.Images.LoadBack(ctx, id)
+			err = r.images(e).LoadBack(ctx, id)
 		}
 		if err == nil || try == 3 {
 			return err
@@ -273,11 +273,11 @@ func (r *Rollout) restored(ctx context.Context, op probation.Operation, b probat
 	if s.Job != 0 || s.InvocationID == b.Candidate {
 		return false, nil
 	}
-	id := r.Payload(s.ControlGroup)
+	id := r.runsAs(op.Enrollment, s)
 	if id == "" {
 		return false, nil
 	}
-	c, err := r.Images.Container(ctx, id)
+	c, err := r.images(op.Enrollment).Container(ctx, id)
 	if err != nil {
 		return false, nil // gone between the two looks
 	}

@@ -97,6 +97,8 @@ type Rollout struct {
 	Jobs    Jobs
 	Manager Manager
 	Images  Images
+	// Files are the releases of a binary service.
+	Files   func(e probation.Enrollment) Files
 	Quadlet quadlet.Dirs
 	Program unitgen.Program
 	Now     func() probation.Instant
@@ -123,6 +125,8 @@ type Rollout struct {
 	Connections func(path string) (int, error)
 	// Payload finds the running container in a unit's cgroup; empty when there is none.
 	Payload func(controlGroup string) string
+	// Process names the main process of a plain unit; empty when there is none.
+	Process func(st unitgen.State) string
 	Log     *slog.Logger
 
 	say func(level, event, message string) // of a plan: what would be noted is told instead
@@ -325,7 +329,8 @@ func (r *Rollout) serviceUnit(unit string) (string, error) {
 
 func generated(s unitgen.State) quadlet.Generated {
 	g := quadlet.Generated{Unit: s.Name, LoadState: s.LoadState, SourcePath: s.SourcePath, FragmentPath: s.FragmentPath,
-		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecCondition: s.ExecCondition, EnvNames: s.EnvNames, After: s.After,
+		DropInPaths: s.DropInPaths, ExecStart: s.ExecStart, ExecPaths: s.ExecPaths, ExecCondition: s.ExecCondition, EnvNames: s.EnvNames,
+		Type: s.Type, Operation: s.Operation, After: s.After,
 		OnFailure: s.OnFailure, DefaultDependencies: s.DefaultDependencies, NeedDaemonReload: s.NeedDaemonReload,
 		UnitFileState: s.UnitFileState}
 	for _, c := range s.Conditions {

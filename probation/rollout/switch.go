@@ -32,13 +32,18 @@ func (r *Rollout) doSwitch(ctx context.Context, svc probation.Service) error {
 	}
 	op := *svc.Operation
 	r.dropLimit(ctx, op, unitgen.Prepare)
-	if err := r.turnBack(op); err != nil {
-		return err
+	if op.Sided() {
+		if err := r.turnBack(op); err != nil {
+			return err
+		}
 	}
 	if err := r.admit(ctx, op); err != nil {
 		return err
 	}
 	if err := r.bind(ctx, op, r.candidatePin); err != nil {
+		return r.unbind(ctx, svc, err)
+	}
+	if err := r.turnLink(ctx, op); err != nil {
 		return r.unbind(ctx, svc, err)
 	}
 	if running, err := r.checkLoaded(ctx, op); err != nil {
@@ -78,12 +83,12 @@ func (r *Rollout) before(ctx context.Context, op probation.Operation) ([]probati
 		}
 		b := probation.UnitBefore{Unit: unit, Service: service, Running: s.Running(), Invocation: s.InvocationID, Pin: pin,
 			StopTimeout: microseconds(s.TimeoutStopUSec)}
-		if b.Container = r.Payload(s.ControlGroup); b.Container != "" {
-			if c, err := r.Images.Container(ctx, b.Container); err == nil {
+		if b.Container = r.runsAs(op.Enrollment, s); b.Container != "" {
+			if c, err := r.images(op.Enrollment).Container(ctx, b.Container); err == nil {
 				b.ImageID = c.ImageID
 			}
 		}
-		if b.ImageID == "" && op.Previous != nil {
+		if op.Previous != nil && (b.ImageID == "" || op.Enrollment.Binary()) { // which is the file that is kept
 			b.ImageID = op.Previous.ImageID
 		}
 		if b.Dependents, err = r.dependents(ctx, s); err != nil {
@@ -163,14 +168,14 @@ func (r *Rollout) candidatePin(op probation.Operation, b probation.UnitBefore) q
 // promotedPin is the same without the fence.
 func (r *Rollout) promotedPin(op probation.Operation, b probation.UnitBefore) quadlet.Pin {
 	return quadlet.Pin{Operation: op.ID, Service: op.Service, Unit: b.Unit, Digest: op.Candidate.Digest,
-		Reference: reference(op.Enrollment.Image, op.Candidate)}
+		File: op.Enrollment.Binary(), Reference: reference(op.Enrollment, op.Candidate)}
 }
 
 // reference is how a pin names a release: by digest where Podman can resolve it, else by image id. An image that came
-// back from an archive has no manifest digest any more.
-func reference(repository string, rel probation.Release) string {
-	if rel.Digest != "" && len(rel.Digests) > 0 {
-		return repository + "@" + rel.Digest
+// back from an archive has no manifest digest any more. A file is named by its sha256.
+func reference(e probation.Enrollment, rel probation.Release) string {
+	if !e.Binary() && rel.Digest != "" && len(rel.Digests) > 0 {
+		return e.Image + "@" + rel.Digest
 	}
 	return rel.ImageID
 }
@@ -188,6 +193,9 @@ func (r *Rollout) bind(ctx context.Context, op probation.Operation, pin func(pro
 		if err := pins.LayPrevious(b.Unit, r.restoredPin(op, b)); err != nil {
 			return err
 		}
+	}
+	if err := r.layLink(op); err != nil {
+		return err
 	}
 	for _, b := range op.Before {
 		if !op.Moves(b) {
@@ -222,7 +230,7 @@ func (r *Rollout) verify(ctx context.Context, p quadlet.Pin, service string) err
 // unbind answers a switch that could not be bound: the pins go back to what they were before anything is stopped.
 func (r *Rollout) unbind(ctx context.Context, svc probation.Service, cause error) error {
 	var broken *quadlet.BindingError
-	if !errors.As(cause, &broken) && !errors.Is(cause, quadlet.ErrWrite) {
+	if !errors.As(cause, &broken) && !errors.Is(cause, quadlet.ErrWrite) && !errors.Is(cause, ErrNoImage) {
 		return cause // the bus or the lock: the act comes again, within the deadline
 	}
 	op := *svc.Operation
@@ -240,6 +248,9 @@ func (r *Rollout) unbind(ctx context.Context, svc probation.Service, cause error
 	ev := r.event(probation.BindingBroken, cause.Error())
 	ev.Moved = moved
 	if !moved {
+		if err := r.turnBack(op); err != nil {
+			return errors.Join(cause, err)
+		}
 		if err := r.putBack(ctx, op, func(b probation.UnitBefore) string { return b.Pin }); err != nil {
 			return errors.Join(cause, err)
 		}
@@ -270,13 +281,16 @@ func (r *Rollout) moved(ctx context.Context, op probation.Operation, b probation
 	if err != nil {
 		return false, false, err
 	}
-	id := r.Payload(s.ControlGroup)
+	id := r.runsAs(op.Enrollment, s)
 	if id == "" || s.InvocationID == b.Invocation {
 		return false, s.Job != 0, nil
 	}
-	c, err := r.Images.Container(ctx, id)
+	c, err := r.images(op.Enrollment).Container(ctx, id)
 	if err != nil {
 		return false, s.Job != 0, nil // gone between the two looks
+	}
+	if op.Enrollment.Binary() && c.ImageID != op.Candidate.ImageID {
+		return false, s.Job != 0, nil // the release before, which came up again between the pin and the turn of the link
 	}
 	return c.Operation == op.ID, s.Job != 0, nil
 }

@@ -39,6 +39,7 @@ type Check struct {
 	Units      Units
 	Containers Containers
 	Payload    func(controlGroup string) string // the running container in a unit's cgroup
+	Process    func(unitgen.State) string       // the main process of a plain unit
 	Now        func() probation.Instant
 	// MemoryLimit reports whether a unit or its container has a limit of memory of its own.
 	MemoryLimit func(unitgen.State) bool

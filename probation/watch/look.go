@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"toad/probation"
+	"toad/unitgen"
 )
 
 // Look finds out once whether a service is ready as it runs now, whatever release that is. It judges nothing, and asks
 // Podman only for a health check of Podman's: that it is asked must cost next to nothing.
-func Look(ctx context.Context, ready probation.Ready, services []string, units Units, containers Containers, payload func(string) string) (bool, string) {
+func Look(ctx context.Context, ready probation.Ready, services []string, units Units, containers Containers, runs func(unitgen.State) string) (bool, string) {
 	ask, err := newProbe(ready)
 	if err != nil {
 		return false, err.Error()
@@ -20,12 +21,12 @@ func Look(ctx context.Context, ready probation.Ready, services []string, units U
 		if err != nil {
 			return false, err.Error()
 		}
-		u := probation.UnitSample{Service: name, Container: payload(st.ControlGroup)}
+		u := probation.UnitSample{Service: name, Container: runs(st)}
 		switch {
 		case st.ActiveState != "active":
 			return false, fmt.Sprintf("%s is %s (%s)", name, st.ActiveState, st.SubState)
 		case u.Container == "":
-			return false, name + " has no running container"
+			return false, "nothing is found that runs as " + name
 		case i == 0:
 			first = u
 		}

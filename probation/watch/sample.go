@@ -36,7 +36,8 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 		}
 	}
 	s.Left = max(0, c.file.Deadline.LeftAt(c.Now()))
-	c.foreign = asked >= 0 && c.Foreign(first, c.op.Enrollment.Ready)
+	held := c.op.Enrollment.Binary() && c.op.Enrollment.Hold != "" // then the port is the user manager's
+	c.foreign = asked >= 0 && !held && c.Foreign(first, c.op.Enrollment.Ready)
 	if s.Stopping || !up || asked < 0 {
 		s.Why = "not up"
 		return s, nil
@@ -51,13 +52,21 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	if err != nil {
 		return s, err
 	}
-	if after != u.Invocation || c.Payload(first.ControlGroup) != u.Container {
+	if after != u.Invocation || c.runsAs(first) != u.Container {
 		s.Ready, s.Why = false, "it was replaced while it was probed"
 	}
 	if s.Serving = s.Ready; former { // what is about to be replaced serves still, and is not judged
 		s.Ready, s.Why = false, "not up"
 	}
 	return s, nil
+}
+
+// runsAs names what runs as a unit: a container, or a process.
+func (c *Check) runsAs(st unitgen.State) string {
+	if c.op.Enrollment.Binary() {
+		return c.Process(st)
+	}
+	return c.Payload(st.ControlGroup)
 }
 
 func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, st unitgen.State, err error) {
@@ -74,7 +83,7 @@ func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, 
 			u.Job = "unknown"
 		}
 	}
-	if u.Container = c.Payload(st.ControlGroup); u.Container != "" {
+	if u.Container = c.runsAs(st); u.Container != "" {
 		k, err := c.container(ctx, u.Container)
 		if err != nil {
 			u.Container = "" // it is gone between the two looks, or not there yet

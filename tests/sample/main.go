@@ -3,6 +3,7 @@
 //
 //	sample BEHAVIOUR      serve; see behaviours below
 //	sample health         GET /healthz of the one that is running; exit 0 or 1
+//	sample                serve, as was said when it was built: -ldflags "-X main.builtVersion=v1 -X main.builtBehaviour=good"
 //
 // A test can also change its mind at run time: /set/503 and /set/200 decide what /healthz answers,
 // /exit/N ends it with status N, and ?sleep=2s holds back the answer to any request.
@@ -57,6 +58,9 @@ var behaviours = map[string]behaviour{
 	"data-migrated": {data: "migrates"},
 }
 
+// What a sample that is a file, and no image, is and does.
+var builtVersion, builtBehaviour string
+
 func main() {
 	code, err := run(os.Args[1:])
 	if err != nil {
@@ -66,6 +70,9 @@ func main() {
 }
 
 func run(args []string) (int, error) {
+	if len(args) == 0 && builtBehaviour != "" {
+		args = []string{builtBehaviour}
+	}
 	if len(args) != 1 {
 		return 64, errors.New("usage: sample BEHAVIOUR | sample health")
 	}
@@ -244,6 +251,9 @@ func (a *app) status() int {
 
 // version is in a file of the image, so that the layers of two releases differ.
 func version() string {
+	if builtVersion != "" {
+		return builtVersion
+	}
 	b, err := os.ReadFile("/version")
 	if err != nil {
 		return "unknown"

@@ -104,8 +104,10 @@ func decode(all map[string]dbus.Variant) unitgen.State {
 		Type:                          get[string](all, "Type"),
 		Restart:                       get[string](all, "Restart"),
 		ExecStart:                     argvs(get[[][]any](all, "ExecStart")),
+		ExecPaths:                     paths(get[[][]any](all, "ExecStart")),
 		ExecCondition:                 argvs(get[[][]any](all, "ExecCondition")),
 		EnvNames:                      names(get[[]string](all, "Environment")),
+		Operation:                     value(get[[]string](all, "Environment"), unitgen.OperationVar),
 		Conditions:                    conditions(get[[][]any](all, "Conditions")),
 		After:                         get[[]string](all, "After"),
 		OnFailure:                     get[[]string](all, "OnFailure"),
@@ -148,6 +150,25 @@ func argvs(rows [][]any) [][]string {
 		list = append(list, at[[]string](row, 1))
 	}
 	return list
+}
+
+// paths reads what is executed, which the first word of an argv need not say.
+func paths(rows [][]any) []string {
+	var list []string
+	for _, row := range rows {
+		list = append(list, at[string](row, 0))
+	}
+	return list
+}
+
+// value is that of one variable; of several assignments the last counts.
+func value(assignments []string, name string) (last string) {
+	for _, a := range assignments {
+		if v, ok := strings.CutPrefix(a, name+"="); ok {
+			last = v
+		}
+	}
+	return last
 }
 
 // names leaves the values out.
