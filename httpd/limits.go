@@ -69,20 +69,32 @@ func busy(what string) error {
 type limited struct {
 	net.Listener
 	free chan struct{}
+	shut chan struct{}
+	once sync.Once
 }
 
-func limit(l net.Listener) net.Listener {
-	return &limited{l, make(chan struct{}, maxConnections)}
+func limit(l net.Listener) *limited {
+	return &limited{Listener: l, free: make(chan struct{}, maxConnections), shut: make(chan struct{})}
 }
 
 func (l *limited) Accept() (net.Conn, error) {
-	l.free <- struct{}{}
+	select {
+	case l.free <- struct{}{}:
+	case <-l.shut:
+		return nil, net.ErrClosed
+	}
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		<-l.free
 		return nil, err
 	}
 	return &limitedConn{Conn: conn, closed: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+// Close also ends an Accept that waits for a place.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.shut) })
+	return l.Listener.Close()
 }
 
 type limitedConn struct {

@@ -135,7 +135,7 @@ func New(o Options) *Server {
 const headBytes = 16 << 10
 
 // Serve answers on all listeners until the context ends or nothing was asked for Options.Idle; both return nil. Event
-// streams are ended, what is being answered is finished. It is called once.
+// streams are ended, and whoever was let in is answered. It is called once.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,12 +155,14 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	}
 	pages := s.pageServer()
 	failed := make(chan error, len(listeners))
+	var doors []*limited
 	for _, l := range listeners {
-		if p, ok := l.(Page); ok {
-			go func() { failed <- pages.Serve(limit(p.Listener)) }()
-			continue
+		srv, door := server, limit(l)
+		if _, ok := l.(Page); ok {
+			srv = pages
 		}
-		go func() { failed <- server.Serve(limit(l)) }()
+		doors = append(doors, door)
+		go func() { failed <- srv.Serve(door) }()
 	}
 	var err error
 	select {
@@ -170,13 +172,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		err = fmt.Errorf("serve: %w", err)
 	}
 	cancel()
-	grace, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer done()
-	for _, srv := range []*http.Server{server, pages} {
-		if srv.Shutdown(grace) != nil {
-			_ = srv.Close()
-		}
-	}
+	end(endLimit, []*http.Server{server, pages}, doors)
 	return err
 }
 

@@ -73,35 +73,33 @@ func (d door) atOnce(t *testing.T, token string, what func(i int) (key, body str
 	return ids, statuses
 }
 
-// post asks for a deployment and returns the operation's id. A connection that meets the end of the daemon is made once
-// more, as every client must.
+// post asks for a deployment and returns the operation's id.
 func (d door) post(t *testing.T, token, key, body string) (status int, id string) {
 	t.Helper()
-	for try := 1; ; try++ {
-		req, err := http.NewRequest("POST", "http://"+tcp+"/v1/services/web/deployments", strings.NewReader(body))
-		if err != nil {
-			t.Error(err)
-			return 0, ""
-		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {key}, "Authorization": {"Bearer " + token}}
-		resp, err := d.client("tcp").Do(req)
-		if err != nil {
-			if try == 2 {
-				t.Error(err)
-				return 0, ""
-			}
-			continue
-		}
-		var op struct{ ID string }
-		data, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode/100 == 2 {
-			if err := json.Unmarshal(data, &op); err != nil {
-				t.Errorf("%v in %s", err, data)
-			}
-		}
-		return resp.StatusCode, op.ID
+	req, err := http.NewRequest("POST", "http://"+tcp+"/v1/services/web/deployments", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
 	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {key}, "Authorization": {"Bearer " + token}}
+	resp, err := d.client("tcp").Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	a, err := read(resp)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	var op struct{ ID string }
+	if a.Status/100 == 2 {
+		if err := json.Unmarshal([]byte(a.Body), &op); err != nil {
+			t.Errorf("%v in %s", err, a.Body)
+		}
+	}
+	return a.Status, op.ID
 }
 
 // ended waits until the operation under way is promoted, however busy the machine is with all those clients.

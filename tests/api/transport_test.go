@@ -3,7 +3,10 @@
 package api
 
 import (
+	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +125,37 @@ func TestTransports(t *testing.T) {
 		}
 		d.MustUser(t, "rm", "-r", ".config/systemd/user/toad.service.d")
 		d.MustUser(t, "systemctl", "--user", "daemon-reload")
+	})
+
+	t.Run("whoever meets a restart is answered", func(t *testing.T) {
+		var all sync.WaitGroup
+		over, end := context.WithCancel(t.Context())
+		defer end()
+		var asked atomic.Int64
+		for i := range 40 {
+			client := d.client([]string{"unix", "tcp"}[i%2])
+			all.Go(func() {
+				for over.Err() == nil {
+					resp, err := client.Get("http://" + tcp + "/healthz")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if a, err := read(resp); err != nil || a.Status != 200 {
+						t.Errorf("have %+v, %v", a, err)
+					}
+					resp.Body.Close()
+					asked.Add(1)
+				}
+			})
+		}
+		for range 4 {
+			d.MustUser(t, "systemctl", "--user", "restart", "toad.service")
+			told := asked.Load()
+			host.Eventually(t, "answers after the restart", time.Minute, func() bool { return asked.Load() > told+40 })
+		}
+		end()
+		all.Wait()
 	})
 
 	t.Run("an address that others can reach has to be named", func(t *testing.T) {
