@@ -185,6 +185,9 @@ func (s *Server) tag(c *call) error {
 	if err != nil {
 		return err
 	}
+	if e.Image == "" {
+		return invalid(name + " is enrolled without an image, so there are no tags of it; ship its releases, or deploy what is on the host by its digest")
+	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), tagLimit)
 	defer cancel()
 	digest, err := s.Registry.Resolve(ctx, e.Image, tag)

@@ -73,6 +73,18 @@ func TestOneUnreadySampleBeginsTheWindowAnew(t *testing.T) {
 	s.want(s.see(running("new"), true), probation.Stable, "", false)
 }
 
+// What a file ends with is its own doing: no Podman stands between it and systemd.
+func TestNoExitStatusOfAFileIsPodmans(t *testing.T) {
+	for status, result := range map[int]string{125: "exit-code", 126: "exit-code", 0: "protocol"} {
+		s := newStory(t, 0)
+		s.w.Files = true
+		u := running("new")
+		u.ActiveState, u.SubState, u.Result, u.ExitStatus = "activating", "auto-restart", result, status
+		u.Container, u.ImageID, u.Operation = "", "", ""
+		s.want(s.see(u, false), probation.Unfit, probation.CodeCandidateExited, true)
+	}
+}
+
 // A container that systemd never heard of is the host's trouble, and its next start is no restart; one that was seen to
 // run and should have spoken for itself is not.
 func TestAStartThatSystemdNeverHeardOfIsNotTheReleasesFault(t *testing.T) {

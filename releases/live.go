@@ -71,7 +71,7 @@ func (s Store) Turn(service, to string) (turned bool, err error) {
 	})
 }
 
-// Drop removes the files that nothing names: neither keep, by the sha256 of the file or of its manifest, nor a link. What
+// Drop removes what writers killed half way left, and the files that nothing names: neither keep, by the sha256 of the file or of its manifest, nor a link. What
 // was staged since is left alone: it may be about to be deployed.
 func (s Store) Drop(keep []string, since time.Time) error {
 	entries, err := os.ReadDir(s.dir)
@@ -88,6 +88,10 @@ func (s Store) Drop(keep []string, since time.Time) error {
 		}
 	}
 	for _, e := range entries {
+		if e.IsDir() {
+			_, bad := atomicfile.Sweep(filepath.Join(s.dir, e.Name()))
+			err = errors.Join(err, bad)
+		}
 		id := strings.TrimSuffix(e.Name(), ".manifest")
 		file, named := s.FileOf(id)
 		if !hexForm.MatchString(id) || slices.Contains(keep, id) || named && slices.Contains(keep, file) {

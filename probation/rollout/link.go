@@ -55,6 +55,9 @@ func (r *Rollout) CheckUnit(src quadlet.Source, g quadlet.Generated, e probation
 	if err := quadlet.CheckBinary(src, g, r.Quadlet.Link(e.Name)); err != nil {
 		return err
 	}
+	if e.Ready.Notify && g.Type != "notify" && g.Type != "notify-reload" {
+		return fmt.Errorf("%s has Type=%s, so nothing waits for the READY=1 that its readiness is; write Type=notify, or choose another probe", e.Units[0], g.Type)
+	}
 	if _, err := r.Files(e).At(); err != nil {
 		return fmt.Errorf("%s is not a link: %w; move the file to a place of its own, and link it: ln -s FILE %[1]s", r.Quadlet.Link(e.Name), err)
 	}

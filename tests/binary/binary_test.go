@@ -5,6 +5,7 @@ package binary
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"toad/tests/host"
 )
@@ -49,9 +50,9 @@ func TestFilesAreJudgedAsImagesAre(t *testing.T) {
 	if b.Invocation(t) != ran {
 		t.Error("the unit was restarted for another program")
 	}
-	if !strings.Contains(b.MustUser(t, "sh", "-c", "cat .local/state/toad/alerts/*"), "program") {
-		t.Error("no alert tells of it")
-	}
+	host.Eventually(t, "an alert that tells of it", 30*time.Second, func() bool {
+		return strings.Contains(b.User(t, "sh", "-c", "cat .local/state/toad/alerts/*").Stdout, "program")
+	})
 
 	// The way back is what ran before toad came, and it needs nothing but the host.
 	b.MustUser(t, "rm", "-r", "files")
