@@ -18,7 +18,7 @@ func TestAnImageInForceThatIsGoneIsLoadedBack(t *testing.T) {
 			l.until(id)
 			l.down()
 			l.prune()
-			l.start() // as at a boot
+			l.start(l.side) // as at a boot
 			l.registry = nil
 			if n > 0 {
 				l.dieAt = l.calls + n

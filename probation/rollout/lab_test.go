@@ -43,31 +43,41 @@ var enrollment = probation.Enrollment{Name: "web", Units: []string{unit}, Image:
 	Ready: probation.Ready{Interval: time.Second, Timeout: time.Second},
 	Limit: probation.Limits{Deadline: time.Minute, Stable: 2 * time.Second, Pull: time.Minute, Keep: 2}}
 
+// side is an enrolled unit as it is loaded and runs.
+type side struct {
+	unit, service string
+	state         unitgen.State
+	run           rollout.Container // zero if nothing runs
+	starts        int
+}
+
 // lab is a host: the disk is real, the user manager and Podman are maps. v1 runs there as the operator's file has it.
 type lab struct {
-	t        *testing.T
-	records  *record.Store
-	dirs     quadlet.Dirs
-	bootID   string
-	born     time.Time
-	wall     time.Duration // how far the wall clock is off
-	zone     *time.Location
-	stepped  bool // the wall clock was set, so timers are no longer for the instant on record
-	calendar map[string]time.Time
-	bound    map[string]time.Duration // of checks, by the clock of the boot
-	web      unitgen.State            // web.service, as it is loaded and runs
-	own      map[string]unitgen.State // toad's transient units
-	admitted map[string]bool
-	registry map[string]rollout.Image // by repo@digest
-	images   map[string]rollout.Image // on the host, by every name
-	kept     map[string]bool          // archives, by image id
-	run      rollout.Container        // what runs as web.service; zero if nothing does
-	starts   int
-	unwell   map[string]bool // image ids of releases that fail
-	unproven string
-	programs map[string]string // what images run, by image id
-	override string            // an image that another file's drop-in puts in the place of the pin's
-	noRetain error
+	*side      // the first unit, mostly the only one
+	t          *testing.T
+	enrollment probation.Enrollment
+	units      map[string]*side // by service
+	door       *door            // nil where there are no two sides
+	records    *record.Store
+	dirs       quadlet.Dirs
+	bootID     string
+	born       time.Time
+	wall       time.Duration // how far the wall clock is off
+	zone       *time.Location
+	stepped    bool // the wall clock was set, so timers are no longer for the instant on record
+	calendar   map[string]time.Time
+	bound      map[string]time.Duration // of checks, by the clock of the boot
+	own        map[string]unitgen.State // toad's transient units
+	admitted   map[string]bool
+	registry   map[string]rollout.Image // by repo@digest
+	images     map[string]rollout.Image // on the host, by every name
+	kept       map[string]bool          // archives, by image id
+	runs       int                      // how many runs there were of any unit
+	unwell     map[string]bool          // image ids of releases that fail
+	unproven   string
+	programs   map[string]string // what images run, by image id
+	override   string            // an image that another file's drop-in puts in the place of the pin's
+	noRetain   error
 
 	asked    []string // of the host, in order
 	saved    string   // the record at the last call
@@ -75,7 +85,7 @@ type lab struct {
 	dieAt    int // the call at which the process dies; 0 for none
 	dieAfter bool
 	stopAt   probation.Phase // the process dies at the first call in this phase
-	booting  bool            // reconcile runs: nothing is admitted yet, so nothing needs a bound
+	booting  bool            // reconcile runs: nothing is admitted yet, so nothing needs a bound, and nothing is behind the door
 	deadline time.Time       // as first saved
 }
 
@@ -83,6 +93,13 @@ type lab struct {
 type died struct{ at string }
 
 func newLab(t *testing.T) *lab {
+	l := labOf(t, enrollment)
+	l.start(l.side)
+	return l
+}
+
+// labOf is a lab on which nothing runs yet.
+func labOf(t *testing.T, e probation.Enrollment) *lab {
 	disk := inMemory(t)
 	config := filepath.Join(disk, "systemd")
 	if err := atomicfile.MkdirAll(config, 0o755); err != nil {
@@ -96,20 +113,24 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, records: records, dirs: quadlet.Dirs{Config: config, Roots: []string{config}}, bootID: "one", born: time.Now(), zone: time.UTC,
+	l := &lab{t: t, enrollment: e, units: map[string]*side{}, records: records, dirs: quadlet.Dirs{Config: config, Roots: []string{config}}, bootID: "one", born: time.Now(), zone: time.UTC,
 		calendar: map[string]time.Time{}, bound: map[string]time.Duration{},
 		own: map[string]unitgen.State{}, admitted: map[string]bool{}, kept: map[string]bool{}, unwell: map[string]bool{},
 		registry: map[string]rollout.Image{}, images: map[string]rollout.Image{}}
 	for _, img := range []rollout.Image{v1, v2, v3} {
 		l.registry[img.RepoDigests[0]] = img
 	}
-	if err := os.WriteFile(filepath.Join(config, unit), []byte("[Container]\nImage="+repository+":v1\n"), 0o644); err != nil {
-		t.Fatal(err)
+	for _, unit := range e.Units {
+		if err := os.WriteFile(filepath.Join(config, unit), []byte("[Container]\nImage="+repository+":v1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(unit, ".container") + ".service"
+		l.units[name] = &side{unit: unit, service: name}
 	}
+	l.side = l.units[strings.TrimSuffix(e.Units[0], ".container")+".service"]
 	l.have(v1)
 	l.images[repository+":v1"] = v1
 	l.load()
-	l.start()
 	return l
 }
 
@@ -126,14 +147,15 @@ func inMemory(t *testing.T) string {
 // toad is a process of its own: it knows nothing but the host and the disk.
 func (l *lab) toad() *rollout.Rollout {
 	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Quadlet: l.dirs,
-		Program: unitgen.Program{Exe: "/toad"}, Now: l.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Free:     func(string) (uint64, error) { return 1 << 40, nil },
-		Payload:  func(cgroup string) string { return strings.TrimPrefix(cgroup, "/") },
-		Lines:    func(context.Context, probation.Operation, string) []string { return []string{"last words"} },
-		Unproven: func(context.Context, probation.Operation, probation.Release, bool) string { return l.unproven },
-		Promoted: func(context.Context, probation.Operation) {},
-		Ready:    func(context.Context, probation.Ready, unitgen.State) (bool, string) { return true, "" },
-		Uptime:   func() time.Duration { return time.Since(l.born) },
+		Program: unitgen.Program{Exe: "/toad"}, Runtime: "/run", Now: l.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Free:        func(string) (uint64, error) { return 1 << 40, nil },
+		Payload:     func(cgroup string) string { return strings.TrimPrefix(cgroup, "/") },
+		Lines:       func(context.Context, probation.Operation, string) []string { return []string{"last words"} },
+		Unproven:    func(context.Context, probation.Operation, probation.Release, bool) string { return l.unproven },
+		Promoted:    func(context.Context, probation.Operation) {},
+		Ready:       func(context.Context, probation.Ready, unitgen.State) (bool, string) { return true, "" },
+		Uptime:      func() time.Duration { return time.Since(l.born) },
+		Connections: func(string) (int, error) { return l.door.open, nil },
 		Identify: func(_ context.Context, _ probation.Operation, id string) (string, error) {
 			return l.programs[id], nil
 		},
@@ -239,9 +261,13 @@ func (l *lab) held(what string) {
 // ---- the user manager ----
 
 func (l *lab) State(_ context.Context, name string) (unitgen.State, error) {
+	l.doorServes("a look at " + name)
 	l.look()
-	if name == service {
-		return l.web, nil
+	if s, ok := l.units[name]; ok {
+		return s.state, nil
+	}
+	if l.door != nil && name == l.enrollment.Door.Socket {
+		return unitgen.State{Name: name, LoadState: "loaded", ActiveState: "active"}, nil
 	}
 	if s, ok := l.own[name]; ok {
 		return s, nil
@@ -321,22 +347,22 @@ func (l *lab) Stopping(context.Context) (bool, error) { return false, nil }
 func (l *lab) Restart(_ context.Context, name string) error {
 	defer l.pass("restart " + name)()
 	l.held("a restart")
-	l.start()
+	l.start(l.units[name])
 	return nil
 }
 
 func (l *lab) Start(_ context.Context, name string) error {
 	defer l.pass("start " + name)()
-	if name == service {
-		l.start()
+	if s, ok := l.units[name]; ok && s.run.ID == "" {
+		l.start(s)
 	}
 	return nil
 }
 
 func (l *lab) Stop(_ context.Context, name string) error {
 	defer l.pass("stop " + name)()
-	if name == service {
-		l.down()
+	if s, ok := l.units[name]; ok {
+		s.down()
 		return nil
 	}
 	if _, ok := l.own[name]; !ok {
@@ -359,55 +385,66 @@ func (l *lab) Reload(context.Context) error {
 
 // load is what the generator and the manager make of the files.
 func (l *lab) load() {
+	for _, s := range l.units {
+		l.loadUnit(s)
+	}
+}
+
+func (l *lab) loadUnit(s *side) {
 	image, pull, label := repository+":v1", "missing", ""
-	text, pinned, err := l.dirs.Pins().Read(unit)
+	text, pinned, err := l.dirs.Pins().Read(s.unit)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.web.Name, l.web.LoadState, l.web.SourcePath, l.web.DefaultDependencies = service, "loaded", filepath.Join(l.dirs.Config, unit), true
-	l.web.After, l.web.OnFailure, l.web.Conditions, l.web.ExecCondition = nil, nil, nil, nil
+	st := &s.state
+	st.Name, st.LoadState, st.SourcePath, st.DefaultDependencies = s.service, "loaded", filepath.Join(l.dirs.Config, s.unit), true
+	st.After, st.OnFailure, st.Conditions, st.ExecCondition = nil, nil, nil, nil
+	if l.door != nil {
+		st.TriggeredBy = []string{strings.Replace(s.service, ".service", ".socket", 1)}
+	}
 	if pinned {
 		p, err := quadlet.ParsePin(text)
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		image, pull, label = p.Reference, "never", p.Operation
-		l.web.After, l.web.OnFailure = []string{rollout.ReconcileUnit}, []string{"toad-alert@web.service"}
+		st.After, st.OnFailure = []string{rollout.ReconcileUnit}, []string{"toad-alert@" + s.service}
 		if p.Fenced {
-			l.web.Conditions = []unitgen.Condition{{Type: "ConditionEnvironment", Param: p.AdmissionVar + "=1"}}
-			l.web.ExecCondition = [][]string{{"/usr/bin/test", "-n", "${" + p.AdmissionVar + "}"}}
+			st.Conditions = []unitgen.Condition{{Type: "ConditionEnvironment", Param: p.AdmissionVar + "=1"}}
+			st.ExecCondition = [][]string{{"/usr/bin/test", "-n", "${" + p.AdmissionVar + "}"}}
 		}
 	}
 	if l.override != "" {
 		image = l.override
 	}
-	l.web.ExecStart = [][]string{{"/usr/bin/podman", "run", "--name", "systemd-web", "--label", "io.toad.operation=" + label, "--pull", pull, image}}
+	st.ExecStart = [][]string{{"/usr/bin/podman", "run", "--name", "systemd-web", "--label", "io.toad.operation=" + label, "--pull", pull, image}}
 }
 
 // start runs what is loaded, if the fence lets it and its image is here.
-func (l *lab) start() {
-	l.down()
-	for _, c := range l.web.Conditions {
+func (l *lab) start(s *side) {
+	s.down()
+	for _, c := range s.state.Conditions {
 		if !l.admitted[c.Param] {
 			return
 		}
 	}
-	l.starts++
-	argv := l.web.ExecStart[0]
+	l.runs++
+	s.starts++
+	argv := s.state.ExecStart[0]
 	img, ok := l.images[argv[len(argv)-1]]
-	l.web.InvocationID = fmt.Sprintf("%032d", l.starts)
+	s.state.InvocationID = fmt.Sprintf("%032d", l.runs)
 	if !ok {
-		l.web.ActiveState, l.web.SubState, l.web.ExecMainStatus = "failed", "failed", 125
+		s.state.ActiveState, s.state.SubState, s.state.ExecMainStatus = "failed", "failed", 125
 		return
 	}
 	_, label, _ := strings.Cut(argv[5], "=")
-	l.run = rollout.Container{ID: fmt.Sprintf("%064d", l.starts), ImageID: img.ID, Operation: label, Running: true}
-	l.web.ActiveState, l.web.SubState, l.web.ControlGroup = "active", "running", "/"+l.run.ID
+	s.run = rollout.Container{ID: fmt.Sprintf("%064d", l.runs), ImageID: img.ID, Operation: label, Running: true}
+	s.state.ActiveState, s.state.SubState, s.state.ControlGroup = "active", "running", "/"+s.run.ID
 }
 
-func (l *lab) down() {
-	l.run = rollout.Container{}
-	l.web.ActiveState, l.web.SubState, l.web.ControlGroup = "inactive", "dead", ""
+func (s *side) down() {
+	s.run = rollout.Container{}
+	s.state.ActiveState, s.state.SubState, s.state.ControlGroup = "inactive", "dead", ""
 }
 
 func (l *lab) Environment(context.Context) (map[string]string, error) {
@@ -441,8 +478,10 @@ func (l *lab) reset(off time.Duration) {
 	time.Sleep(off)
 	l.bootID, l.born = l.bootID+"+", time.Now()
 	l.own, l.admitted = map[string]unitgen.State{}, map[string]bool{}
-	l.down()
-	l.web.InvocationID = ""
+	for _, s := range l.units {
+		s.down()
+		s.state.InvocationID = ""
+	}
 	l.load()
 }
 
@@ -453,7 +492,7 @@ func (l *lab) boot(off time.Duration) {
 	if err := l.toad().Reconcile(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
-	l.start()
+	l.start(l.side)
 }
 
 // ---- Podman ----
@@ -489,10 +528,12 @@ func (l *lab) Image(_ context.Context, ref string) (rollout.Image, error) {
 
 func (l *lab) Container(_ context.Context, id string) (rollout.Container, error) {
 	l.look()
-	if id != l.run.ID {
-		return rollout.Container{}, fmt.Errorf("no container %s", id)
+	for _, s := range l.units {
+		if s.run.ID == id {
+			return s.run, nil
+		}
 	}
-	return l.run, nil
+	return rollout.Container{}, fmt.Errorf("no container %s", id)
 }
 
 func (l *lab) Containers(context.Context, string) ([]rollout.Container, error) {
@@ -538,7 +579,7 @@ func (l *lab) accept(img rollout.Image, change ...func(*probation.Request)) stri
 	for _, c := range change {
 		c(&req)
 	}
-	op, _, err := l.toad().Accept(l.t.Context(), enrollment, req)
+	op, _, err := l.toad().Accept(l.t.Context(), l.enrollment, req)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -563,19 +604,19 @@ func (l *lab) act(id string) (where string) {
 	return ""
 }
 
-// until acts, and lets checks come to their verdict, until the operation is in a phase or nothing moves any more.
+// until acts, lets checks come to their verdict and timers fire, until the operation is in a phase or nothing is owed.
 func (l *lab) until(id string, phases ...probation.Phase) (where string) {
 	l.t.Helper()
-	for range 20 {
+	for range 40 {
 		if died := l.act(id); died != "" {
 			where = died // systemd starts it again
 			continue
 		}
-		op := l.operation()
-		if slices.Contains(phases, op.Phase) || probation.Due(op) == probation.Nothing {
+		svc := l.service()
+		if slices.Contains(phases, svc.Operation.Phase) || svc.Due() == probation.Nothing {
 			return where
 		}
-		if !l.check() {
+		if !l.check() && !l.fire() {
 			break
 		}
 	}
@@ -594,22 +635,39 @@ func (l *lab) check() bool {
 	delete(l.own, name)
 	w := record.Watch{Check: op.Checks, Phase: probation.Probation, At: l.now()}
 	w.Verdict = probation.Verdict{Kind: probation.Stable, Reason: "ready"}
-	switch {
-	case op.Phase == probation.Restoring:
+	if op.Phase == probation.Restoring {
 		w.Phase = probation.Restoring
-		if l.run.ImageID != op.Before[0].ImageID || l.run.Operation == op.ID {
-			w.Verdict = probation.Verdict{Kind: probation.Unfit, Code: probation.CodeWrongImage, Reason: "something else runs"}
+	}
+	for _, want := range probation.Wants(op) {
+		s := l.units[want.Service]
+		asWanted := s.run.ImageID == want.ImageID && (s.run.Operation == op.ID) == (want.Operation == op.ID)
+		switch {
+		case want.Down && s.run.ID == "", !want.Down && asWanted && !l.unwell[s.run.ImageID]:
+		case op.Phase == probation.Restoring:
+			w.Verdict = probation.Verdict{Kind: probation.Unfit, Code: probation.CodeWrongImage, Reason: "something else runs as " + want.Service}
+		case !asWanted:
+			w.Verdict = probation.Verdict{}
+		default:
+			w.Verdict = probation.Verdict{Kind: probation.Unfit, Code: probation.CodeCandidateExited, Reason: "it exited",
+				Evidence: &probation.Evidence{Unit: want.Service, Invocation: s.state.InvocationID, ExitStatus: 2}}
 		}
-	case l.run.ImageID != op.Candidate.ImageID || l.run.Operation != op.ID:
-		w.Verdict = probation.Verdict{}
-	case l.unwell[l.run.ImageID]:
-		w.Verdict = probation.Verdict{Kind: probation.Unfit, Code: probation.CodeCandidateExited, Reason: "it exited",
-			Evidence: &probation.Evidence{Unit: service, Invocation: l.web.InvocationID, ExitStatus: 2}}
 	}
 	if err := l.records.PutWatch(op.ID, w); err != nil {
 		l.t.Fatal(err)
 	}
 	return true
+}
+
+// fire lets the timer of a drain fire.
+func (l *lab) fire() bool {
+	for name := range l.own {
+		if strings.HasPrefix(name, "toad-drain-") {
+			delete(l.own, name)
+			time.Sleep(time.Second)
+			return true
+		}
+	}
+	return false
 }
 
 // ended asserts how the latest operation ended, what runs, and that nothing is left behind.

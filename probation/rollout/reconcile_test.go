@@ -42,7 +42,7 @@ func reconcileDiesAt(t *testing.T, phase probation.Phase, n int, after, late boo
 		l.booting = true
 		died = n == 0 || l.dies(func() error { return l.toad().Reconcile(l.t.Context()) })
 		l.dieAt, l.booting = 0, false
-		l.start() // as the manager would have it
+		l.start(l.side) // as the manager would have it
 		ran := l.run.Operation == id
 		if ran && !l.admitted["TOAD_ADMITTED_web_g2=1"] && phase != probation.Promoting {
 			t.Error("the candidate runs unadmitted")
@@ -74,7 +74,7 @@ func TestAnActThatDiesInAReconcilesPlaceIsMadeGood(t *testing.T) {
 			id := l.accept(v3)
 			l.stopIn(id, probation.Probation)
 			l.reset(time.Second)
-			l.start() // as the manager would have it: the fence keeps it down
+			l.start(l.side) // as the manager would have it: the fence keeps it down
 			l.dieAt = l.calls + n
 			died = l.act(id) != ""
 			l.dieAt = 0

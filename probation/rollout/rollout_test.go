@@ -293,10 +293,10 @@ func TestAReleaseRefusedUnderAnotherNameIsNotSwitchedTo(t *testing.T) {
 func TestWithoutAWayBackNothingIsTouched(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.noRetain = errors.New("no space left on device")
-		invocation := l.web.InvocationID
+		invocation := l.state.InvocationID
 		l.until(l.accept(v2))
 		l.ended(probation.Failed, probation.CodeNoWayBack, v1)
-		if l.web.InvocationID != invocation || slices.Contains(l.asked, "reload") {
+		if l.state.InvocationID != invocation || slices.Contains(l.asked, "reload") {
 			t.Errorf("the host was touched: %v", l.asked)
 		}
 	})
@@ -342,12 +342,12 @@ func TestABindingThatDoesNotHoldIsTakenBack(t *testing.T) {
 	inLab(t, func(l *lab) {
 		l.until(l.accept(v2))
 		before, _, _ := l.dirs.Pins().Read(unit)
-		invocation := l.web.InvocationID
+		invocation := l.state.InvocationID
 		l.override = v1.ID
 		l.until(l.accept(v3))
 		l.override = ""
 		l.ended(probation.Failed, probation.CodeBindingBroken, v2)
-		if text, _, _ := l.dirs.Pins().Read(unit); text != before || l.web.InvocationID != invocation {
+		if text, _, _ := l.dirs.Pins().Read(unit); text != before || l.state.InvocationID != invocation {
 			t.Errorf("the pin is now\n%s", text)
 		}
 	})
@@ -358,8 +358,8 @@ func TestABootWithinTheDeadlineAdmitsTheCandidate(t *testing.T) {
 		id := l.accept(v2)
 		l.until(id, probation.Probation)
 		l.boot(20 * time.Second)
-		if l.run.ImageID != v2.ID || len(l.web.Conditions) == 0 {
-			t.Errorf("%.1s runs behind %v", l.run.ImageID, l.web.Conditions)
+		if l.run.ImageID != v2.ID || len(l.state.Conditions) == 0 {
+			t.Errorf("%.1s runs behind %v", l.run.ImageID, l.state.Conditions)
 		}
 		l.until(id)
 		l.ended(probation.Promoted, "", v2)
