@@ -259,7 +259,7 @@ func (c *Client) askOnce(ctx context.Context, method, path string, body []byte, 
 	case resp.StatusCode/100 != 2:
 		return resp.StatusCode, c.refusal(resp, data)
 	case mediaType(resp) != "application/json":
-		return 0, fmt.Errorf("answer of %s: %.80q instead of JSON; %w", c.endpoint, resp.Header.Get("Content-Type"), ErrNotToad)
+		return 0, c.instead(resp, "JSON")
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return 0, fmt.Errorf("answer of %s: %w; %w", c.endpoint, err, ErrNotToad)
@@ -281,24 +281,42 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte) 
 	return req, nil
 }
 
-// problemOf makes a Problem of any answer that is not a success, also of a gateway's.
 // refusal is what an answer that is no success says. Without a code it is of something else: for a time, or because of who
 // asks, or because the endpoint is wrong.
 func (c *Client) refusal(resp *http.Response, data []byte) error {
-	p := problemOf(resp, data)
+	p := c.problem(resp, data)
 	if s := p.Status; p.Code != "" || s >= 500 || s == http.StatusUnauthorized || s == http.StatusForbidden || s == http.StatusTooManyRequests {
 		return p
 	}
 	return fmt.Errorf("answer of %s: %w; %w", c.endpoint, p, ErrNotToad)
 }
 
-func problemOf(resp *http.Response, data []byte) *Problem {
+// problem makes a Problem of any answer that is not a success, also of a gateway's.
+func (c *Client) problem(resp *http.Response, data []byte) *Problem {
 	p := &Problem{}
 	if mediaType(resp) != "application/problem+json" || json.Unmarshal(data, p) != nil {
 		p = &Problem{Detail: fmt.Sprintf("HTTP status %s, without a reason", resp.Status)}
 	}
 	p.Status = resp.StatusCode
+	p.Detail, p.Hint, p.Code = c.hide(p.Detail), c.hide(p.Hint), c.hide(p.Code)
 	return p
+}
+
+// instead is the error of an answer of another kind than what was asked for.
+func (c *Client) instead(resp *http.Response, of string) error {
+	return fmt.Errorf("answer of %s: %.80q instead of %s; %w", c.endpoint, c.hide(resp.Header.Get("Content-Type")), of, ErrNotToad)
+}
+
+// hide takes the secret of the token out of an answer: whoever is at the endpoint may repeat what it was sent.
+func (c *Client) hide(text string) string {
+	_, secret, ok := strings.Cut(c.token, ".")
+	if !ok {
+		secret = c.token
+	}
+	if secret == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, secret, "[redacted]")
 }
 
 func mediaType(resp *http.Response) string {

@@ -163,14 +163,29 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestATokenIsSentAndNeverTold(t *testing.T) {
-	c, asked := answering(t, answer(401, "application/problem+json", `{"code":"unauthorized"}`))
-	c.token = "t1.S3NT1NEL"
-	_, err := c.Services(t.Context())
-	if have := asked()[0].Header.Get("Authorization"); have != "Bearer t1.S3NT1NEL" {
-		t.Errorf("have %q", have)
-	}
-	if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "S3NT1NEL") {
-		t.Errorf("the error repeats the token: %s", text)
+	const echo = `{"code":"not t1.S3NT1NEL","detail":"you sent Bearer t1.S3NT1NEL","hint":"not S3NT1NEL"}`
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		ask    func(*Client) error
+	}{
+		"no echo":                {answer(401, "application/problem+json", `{"code":"unauthorized"}`), func(c *Client) error { _, err := c.Services(t.Context()); return err }},
+		"an echo":                {answer(401, "application/problem+json", echo), func(c *Client) error { _, err := c.Services(t.Context()); return err }},
+		"an echo of the kind":    {answer(200, "text/S3NT1NEL", ""), func(c *Client) error { _, err := c.Services(t.Context()); return err }},
+		"an echo to a follower":  {answer(401, "application/problem+json", echo), func(c *Client) error { return c.Follow(t.Context(), "web-g1", "", nil) }},
+		"an echo of a redirect":  {answer(302, "application/problem+json", echo), func(c *Client) error { _, err := c.Service(t.Context(), "web"); return err }},
+		"another kind of stream": {answer(200, "text/S3NT1NEL", ""), func(c *Client) error { return c.Follow(t.Context(), "web-g1", "", nil) }},
+	} {
+		client, asked := answering(t, c.answer)
+		client.token = "t1.S3NT1NEL"
+		err := c.ask(client)
+		if have := asked()[0].Header.Get("Authorization"); have != "Bearer t1.S3NT1NEL" {
+			t.Errorf("%s: have %q", name, have)
+		}
+		var p *Problem
+		_ = errors.As(err, &p)
+		if text := fmt.Sprintf("%v %+v %#v %+v", err, err, err, p); err == nil || strings.Contains(text, "S3NT1NEL") {
+			t.Errorf("%s: the error repeats the token: %s", name, text)
+		}
 	}
 }
 

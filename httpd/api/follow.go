@@ -86,14 +86,14 @@ func (s *stream) run(ctx context.Context) error {
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		data, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		p := problemOf(resp, data)
+		p := s.client.problem(resp, data)
 		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
 			return p
 		}
 		return finalError{p}
 	}
 	if mediaType(resp) != "text/event-stream" {
-		return finalError{fmt.Errorf("answer of %s: %.80q instead of events; is it toad?", s.client.endpoint, resp.Header.Get("Content-Type"))}
+		return finalError{s.client.instead(resp, "events")}
 	}
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()

@@ -68,9 +68,9 @@ func (c *Client) Plan(ctx context.Context, name string, body DeployRequest, on f
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		return Plan{}, problemOf(resp, text)
+		return Plan{}, c.problem(resp, text)
 	case mediaType(resp) != "application/x-ndjson":
-		return Plan{}, fmt.Errorf("answer of %s: %.80q instead of lines of JSON; is it toad?", c.endpoint, resp.Header.Get("Content-Type"))
+		return Plan{}, c.instead(resp, "lines of JSON")
 	}
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
