@@ -1,6 +1,7 @@
 package toad_test
 
 import (
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"regexp"
@@ -47,5 +48,53 @@ func TestTheTableOfTruthsIsTrue(t *testing.T) {
 	}
 	for name := range listed {
 		t.Errorf("there is no mutant %s", name)
+	}
+}
+
+var (
+	mutantHead = regexp.MustCompile(`(?m)^# (\w+): (.*)$`)
+	caseTest   = regexp.MustCompile(`(?m)^func (Test(C[0-9]{2})\w+)\(`)
+)
+
+// Each case of tests/cases has a mutant that its test has to see, and says by which words.
+func TestEveryCaseHasAMutant(t *testing.T) {
+	files, err := filepath.Glob("tests/cases/c[0-9]*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{}
+	for _, path := range files {
+		m := caseTest.FindStringSubmatch(source(t, path))
+		if m == nil || !strings.HasPrefix(filepath.Base(path), strings.ToLower(m[2])+"_") {
+			t.Errorf("%s holds no test of its case", path)
+			continue
+		}
+		tests[m[2]] = m[1]
+	}
+	if len(tests) != 25 {
+		t.Errorf("want 25 cases, have %d", len(tests))
+	}
+	mutants, err := filepath.Glob("tests/mutants/C*.patch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, path := range mutants {
+		head, _, _ := strings.Cut(source(t, path), "\ndiff ")
+		lines := map[string]string{}
+		for _, m := range mutantHead.FindAllStringSubmatch(head, -1) {
+			lines[m[1]] = m[2]
+		}
+		name, _, _ := strings.Cut(filepath.Base(path), "-")
+		want := fmt.Sprintf("./tests/cases -run %s", tests[name])
+		if tests[name] == "" || lines["case"] != name || lines["test"] != want || lines["breaks"] == "" || lines["says"] == "" {
+			t.Errorf("%s: want case %s, test %s, and what it breaks and says; have %q", path, name, want, lines)
+		}
+		seen[name] = true
+	}
+	for name := range tests {
+		if !seen[name] {
+			t.Errorf("no mutant breaks %s", name)
+		}
 	}
 }

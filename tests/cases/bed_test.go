@@ -104,6 +104,7 @@ func clean(t *testing.T, h *host.Host) {
 		rm -rf .config/containers/systemd .config/toad .config/containers/auth.json .local/state/toad .local/share/systemd .config/systemd/user /run/user/1000/containers/auth.json *.env
 		systemctl --user daemon-reload
 		systemctl --user reset-failed`)
+	h.MustExec(t, "journalctl", "-q", "--rotate", "--vacuum-size=1")
 	binary, err := os.ReadFile(os.Getenv("TOAD_BIN"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // network, the socket that listens must belong to a process of the unit.
 func TestC20SomethingElseAnswers(t *testing.T) {
 	network := strings.Replace(image(host.Repository+":v1"), "PublishPort=127.0.0.1:8080:8080", "Network=host\nEnvironment=PORT=9090", 1)
-	b := lay(t, scene.Options{Stopped: true, Quadlet: network, Limits: "deadline = \"20s\"\nstable = \"500ms\""})
+	b := lay(t, scene.Options{Stopped: true, Quadlet: network, Limits: "deadline = \"12s\"\nstable = \"500ms\""})
 	foreign := func(port string) {
 		b.MustUser(t, "systemd-run", "--user", "-q", "--collect", "--unit", "foreign-"+port, "-E", "PORT="+port, "/usr/local/lib/toad-tests/sample", "good")
 		host.Eventually(t, "the other program to answer", host.Limit, func() bool {
@@ -39,7 +39,7 @@ func TestC20SomethingElseAnswers(t *testing.T) {
 	b.deploy(t, "v2", promoted("v2"))
 
 	// The unit publishes nothing where the probe asks: it would be answered by something else, if at all.
-	b.Enroll(t, ready, "deadline = \"25s\"\nstable = \"500ms\"")
+	b.Enroll(t, ready, "deadline = \"12s\"\nstable = \"500ms\"")
 	b.operators(t, strings.Replace(image(host.Repository+":v1"), "PublishPort=127.0.0.1:8080:8080", "", 1))
 	b.refuses(t, "nothing published", "probe_mismatch", "does not publish port 8080", "something else would answer")
 

@@ -19,9 +19,9 @@ func TestC21HealthThatNeverComes(t *testing.T) {
 		b.Enroll(t, health, "stable = \"300ms\"\ndeadline = \""+deadline+"\"")
 	}
 	// Without any check nothing is stopped: the image is known by then.
-	with("", "2m")
+	with("", "20s")
 	b.deploy(t, "v2", untouched("no_healthcheck", "v1", "neither web.container nor the image has one", "add HealthCmd="))
-	with("[Container]\nHealthCmd=none\n", "2m")
+	with("[Container]\nHealthCmd=none\n", "20s")
 	b.deploy(t, "healthcheck", untouched("no_healthcheck", "v1", "neither web.container nor the image has one"))
 
 	// The image's own check counts.
@@ -29,7 +29,7 @@ func TestC21HealthThatNeverComes(t *testing.T) {
 	b.deploy(t, "healthcheck", promoted("healthcheck"))
 
 	// One that nobody runs never says anything. toad does not run it itself.
-	with(check+"HealthInterval=disable\n", "20s")
+	with(check+"HealthInterval=disable\n", "12s")
 	r := b.deploy(t, "v3", ending{exit: 4, phase: "rollback_failed", code: "rollback_failed", refused: true, serves: "healthcheck"})
 	if !strings.Contains(r.Stderr, "its health check never ran") && !strings.Contains(r.Stderr, "its health is starting") {
 		t.Errorf("it does not say why:\n%s", r.Stderr)

@@ -4,7 +4,6 @@ package cases
 
 import (
 	"testing"
-	"time"
 
 	"toad/tests/scene"
 )
@@ -19,14 +18,10 @@ func TestC22StartTimeout(t *testing.T) {
 		b.put(t, map[string]string{folder + "web.container.d/start.conf": unit + timeout + "\n"})
 		b.Enroll(t, ready, "stable = \"300ms\"\n"+limits)
 	}
-	with("8", "deadline = \"2m\"")
-	began := time.Now()
+	with("8", "deadline = \"60s\"")
 	b.deploy(t, "slow", rolledBack("candidate_exited", "v1", "timeout", "TimeoutStartSec"))
-	if took := time.Since(began); took > 110*time.Second {
-		t.Errorf("it took %v: each kill counts against the budget", took)
-	}
 	// The deadline passes while the start job still waits.
-	with("300", "deadline = \"20s\"")
+	with("300", "deadline = \"12s\"")
 	b.deploy(t, "never", rolledBack("deadline_exceeded", "v1"))
 	// With time enough it is promoted.
 	with("90", "deadline = \"2m\"")

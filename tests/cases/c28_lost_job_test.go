@@ -23,8 +23,8 @@ func TestC28ReloadsAllTheTime(t *testing.T) {
 	b.MustUser(t, "systemctl", "--user", "stop", "foreign-reload")
 
 	// A start that waits for its readiness is given up at the deadline, not at its own timeout.
-	b.put(t, map[string]string{folder + "web.container.d/start.conf": "[Container]\nNotify=healthy\nHealthCmd=[\"/app\",\"health\"]\nHealthInterval=2s\n[Service]\nTimeoutStartSec=300\n"})
-	b.Enroll(t, ready, "deadline = \"20s\"\nstable = \"300ms\"")
+	b.put(t, map[string]string{folder + "web.container.d/start.conf": "[Container]\nNotify=healthy\nHealthCmd=[\"/app\",\"health\"]\nHealthInterval=2s\n[Service]\nTimeoutStartSec=90\n"})
+	b.Enroll(t, ready, "deadline = \"12s\"\nstable = \"300ms\"")
 	began := time.Now()
 	b.deploy(t, "never", ending{exit: 3, phase: "rolled_back", code: "deadline_exceeded", refused: true, serves: "v3"})
 	if took := time.Since(began); took > time.Minute {

@@ -13,7 +13,7 @@ import (
 // C30: a deployment that is killed half way holds its lock for weeks, or leaves a container's name or id file behind that
 // keeps the next one from starting. The long list of points is the recovery suite's; these are the stages by name.
 func TestC30KilledMidway(t *testing.T) {
-	b := lay(t, scene.Options{Faults: true})
+	b := lay(t, scene.Options{Faults: true, Limits: "deadline = \"2m\"\nstable = \"500ms\"\npull = \"40s\""})
 	for i, c := range []struct{ stage, point string }{
 		{"pulled", "podman.pull.after"},
 		{"pinned", "file.rename.zz-toad.conf"},
@@ -34,8 +34,11 @@ func TestC30KilledMidway(t *testing.T) {
 		b.MustUser(t, "find", ".config/containers/systemd", "-name", ".toad-tmp-*", "-delete")
 		b.Quiet(t)
 		b.Untouched(t)
-		if phase != "promoted" || b.running(t) != b.Image(t, tag).ID || !strings.Contains(b.ReadFile(t, pin), "\nImage="+b.at(t, tag)+"\n") {
-			t.Errorf("%s: it ended %s, %s runs\n%s\n%s", c.stage, phase, b.running(t), b.ReadFile(t, pin), b.Log(t))
+		if phase != "promoted" {
+			t.Fatalf("%s: it ended %s\n%s", c.stage, phase, b.Log(t))
+		}
+		if b.running(t) != b.Image(t, tag).ID || !strings.Contains(b.ReadFile(t, pin), "\nImage="+b.at(t, tag)+"\n") {
+			t.Errorf("%s: %s runs\n%s\n%s", c.stage, b.running(t), b.ReadFile(t, pin), b.Log(t))
 		}
 	}
 

@@ -12,7 +12,7 @@ import (
 
 // C33: "previous" is the last attempt instead of the last good one, and a rollback by tag takes a tag that has moved.
 func TestC33BackToWhatWasPromoted(t *testing.T) {
-	b := lay(t, scene.Options{Quadlet: image(host.Repository + ":v1"), Limits: "deadline = \"30s\"\nstable = \"300ms\""})
+	b := lay(t, scene.Options{Quadlet: image(host.Repository + ":v1"), Limits: "deadline = \"15s\"\nstable = \"300ms\""})
 	b.deploy(t, "v2", promoted("v2"))
 	b.deploy(t, "crash", rolledBack("candidate_exited", "v2"))
 	// Meanwhile somebody pushes other content to the tags that the good ones had.

@@ -13,7 +13,7 @@ import (
 // C34: a nightly prune takes the image that nothing runs just then, the registry has deleted it, and the rollback finds
 // nothing to go back to.
 func TestC34TheRetainedImageIsGone(t *testing.T) {
-	b := lay(t, scene.Options{Limits: "deadline = \"25s\"\nstable = \"300ms\"", Quadlet: strings.Replace(image(host.Repository+":v1"), "[Container]\n", "[Container]\nPull=always\n", 1)})
+	b := lay(t, scene.Options{Limits: "deadline = \"20s\"\nstable = \"300ms\"", Quadlet: strings.Replace(image(host.Repository+":v1"), "[Container]\n", "[Container]\nPull=always\n", 1)})
 	b.deploy(t, "v2", promoted("v2"))
 	dropped := func() {
 		b.MustUser(t, "podman", "image", "prune", "-af")

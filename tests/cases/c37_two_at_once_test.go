@@ -62,6 +62,9 @@ func TestC37TwoAtOnce(t *testing.T) {
 	// A service that is taken out of the enrollment during its deployment is carried to the end by the operation's own copy.
 	b.MustUser(t, "toad", "deploy", "web", b.Digest(t, "slow5"), "--detach")
 	b.WaitPhase(t, "probation")
+	if r := b.User(t, "toad", "deploy", "web", b.Digest(t, "v4")); r.Exit != 5 || !strings.Contains(r.Stderr, "web-g2 is in probation; wait for it") {
+		t.Errorf("beside another one: want exit 5, have %d\n%s", r.Exit, r.Stderr)
+	}
 	b.WriteFile(t, enrollment, strings.TrimPrefix(web2, "\n"), 0o644)
 	if phase := b.WaitPhase(t, "promoted", "rolled_back", "failed"); phase != "promoted" {
 		t.Fatalf("want promoted, have %s\n%s", phase, b.Log(t))
