@@ -18,6 +18,7 @@ import (
 	"toad/httpd"
 	"toad/internal/atomicfile"
 	"toad/internal/fault"
+	"toad/probation/record"
 )
 
 // idleLimit is how long a daemon that systemd starts on demand stays without a request or a follower.
@@ -73,11 +74,12 @@ func serve(ctx context.Context, g *globals, l listening, idle time.Duration) err
 	if !activated {
 		idle = 0 // nothing would bring it back
 	}
-	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: h.records, Enrolled: h.enrolled,
+	records := record.NewReader(h.records)
+	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: records, Enrolled: h.enrolled,
 		Registry: published{h.podman}, Proofs: proofs{h}, Files: staging{h}, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
 		Planner: h.rollout, Host: looks{h}, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
 		StateDir: h.records.Dir(), Log: h.log, Idle: idle})
-	server.Page = h.page(server.Follow)
+	server.Page = h.page(records, server.Follow)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	go h.watchdog(ctx, server.Stay)
 	err = server.Serve(ctx, all...)

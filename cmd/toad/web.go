@@ -30,7 +30,7 @@ type pageContainers interface {
 
 // pageSource makes the views of the page out of the records and of what the host says now.
 type pageSource struct {
-	records    *record.Store
+	records    *record.Reader
 	enrolled   httpd.Enrolled
 	units      pageUnits
 	containers pageContainers
@@ -43,8 +43,8 @@ type pageSource struct {
 	began      sync.Map // since, by unit
 }
 
-func (h *host) page(follow func(string) (<-chan struct{}, func())) *webui.Site {
-	return webui.New(&pageSource{records: h.records, enrolled: h.enrolled, units: h.bus, containers: h.podman,
+func (h *host) page(records *record.Reader, follow func(string) (<-chan struct{}, func())) *webui.Site {
+	return webui.New(&pageSource{records: records, enrolled: h.enrolled, units: h.bus, containers: h.podman,
 		serviceOf: func(unit string) (string, error) {
 			src, err := quadlet.Find(h.rollout.Quadlet, unit)
 			return src.ServiceUnit, err

@@ -51,7 +51,7 @@ func poisoned(t *testing.T) *pageSource {
 	if err := os.WriteFile(damaged, []byte("hunter2-key "+strange), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &pageSource{records: records, enrolled: poisonedEnrollment{}, units: poisonedUnits{}, containers: poisonedContainers{},
+	return &pageSource{records: record.NewReader(records), enrolled: poisonedEnrollment{}, units: poisonedUnits{}, containers: poisonedContainers{},
 		serviceOf: func(unit string) (string, error) { return strings.Replace(unit, ".container", ".service", 1), nil },
 		payload:   func(string) string { return strings.Repeat("ab", 32) },
 		follow:    func(string) (<-chan struct{}, func()) { return make(chan struct{}), func() {} },
