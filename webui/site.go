@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -109,15 +108,22 @@ func (s *Site) apology(w http.ResponseWriter, r *http.Request, status int) {
 	s.page(w, r, status, "apology", pageOf(words, "", s.now(), nil, words))
 }
 
-// page renders whole before it writes: half a page must not look like one.
+// page sends the head of the document at once, so that the browser fetches what it names meanwhile, and the rest when it
+// is rendered whole. Half a page must not look like one: where there is no rest, the connection is cut.
 func (s *Site) page(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	var body bytes.Buffer
-	if err := templates.ExecuteTemplate(&body, name, p); err != nil {
-		s.log.Error("page not rendered", "page", name, "err", err)
-		http.Error(w, "a fault of toad's own; it is in the journal", http.StatusInternalServerError)
+	out := begin(w, r, status, "text/html; charset=utf-8")
+	if r.Method == http.MethodHead {
 		return
 	}
-	send(w, r, status, "text/html; charset=utf-8", body.Bytes())
+	for _, tmpl := range []string{"head", name} {
+		var part bytes.Buffer
+		if err := templates.ExecuteTemplate(&part, tmpl, p); err != nil {
+			s.log.Error("page not rendered", "page", name, "err", err)
+			panic(http.ErrAbortHandler)
+		}
+		out.say(part.Bytes())
+	}
+	out.end()
 }
 
 func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
@@ -128,25 +134,45 @@ func (s *Site) asset(w http.ResponseWriter, r *http.Request) {
 		s.apology(w, r, http.StatusNotFound)
 		return
 	}
-	send(w, r, http.StatusOK, kind, data)
+	out := begin(w, r, http.StatusOK, kind)
+	if r.Method != http.MethodHead {
+		out.say(data)
+		out.end()
+	}
 }
 
-func send(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
-	h := w.Header()
+// body is an answer's, packed for a reader that can unpack it. To a reader that has gone there is nothing to say.
+type body struct {
+	w    http.ResponseWriter
+	pack *gzip.Writer // nil for one that cannot
+}
+
+func begin(w http.ResponseWriter, r *http.Request, status int, kind string) body {
+	h, b := w.Header(), body{w: w}
 	h.Set("Content-Type", kind)
 	h.Add("Vary", "Accept-Encoding")
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		var small bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&small, gzip.BestSpeed)
-		_, _ = z.Write(body)
-		_ = z.Close()
 		h.Set("Content-Encoding", "gzip")
-		body = small.Bytes()
+		b.pack, _ = gzip.NewWriterLevel(w, gzip.BestSpeed)
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // to a reader that has gone there is nothing to say
+	return b
+}
+
+// say sends a piece at once.
+func (b body) say(piece []byte) {
+	if b.pack != nil {
+		_, _ = b.pack.Write(piece)
+		_ = b.pack.Flush()
+	} else {
+		_, _ = b.w.Write(piece)
+	}
+	_ = http.NewResponseController(b.w).Flush()
+}
+
+func (b body) end() {
+	if b.pack != nil {
+		_ = b.pack.Close()
 	}
 }
 
