@@ -71,8 +71,8 @@ func (s Store) Turn(service, to string) (turned bool, err error) {
 	})
 }
 
-// Drop removes what writers killed half way left, and the files that nothing names: neither keep, by the sha256 of the file or of its manifest, nor a link. What
-// was staged since is left alone: it may be about to be deployed.
+// Drop removes what writers killed half way left, and the files that nothing names: neither keep, by the sha256 of the file
+// or of its manifest, nor a link. What was staged since is left alone: it may be about to be deployed.
 func (s Store) Drop(keep []string, since time.Time) error {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {

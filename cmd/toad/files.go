@@ -144,7 +144,7 @@ func (s staging) Stage(ctx context.Context, e probation.Enrollment, digest strin
 	}
 	// As much again for the copy that is kept to go back to.
 	if want := uint64(2*size) + leftFree; free < want {
-		return fmt.Errorf("only %d MiB are free where toad keeps its state, and %d MiB are wanted for this file", free>>20, want>>20)
+		return fmt.Errorf("only %d MiB are free in %s, and %d MiB are wanted for this file and a copy to go back to; make room there, and ship it again", free>>20, s.h.records.Dir(), want>>20)
 	}
 	err = s.h.releases.Stage(strings.TrimPrefix(digest, "sha256:"), e.Name, from)
 	var wrong *releases.NotAReleaseError
