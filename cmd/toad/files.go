@@ -135,16 +135,13 @@ func (s staging) Stage(ctx context.Context, e probation.Enrollment, digest strin
 	if !e.Binary() || !slices.ContainsFunc(e.Units, quadlet.Plain) {
 		return bad(fmt.Errorf("%s runs containers: push an image, and deploy its digest; only a service of kind = \"binary\" is shipped files", e.Name))
 	}
-	if size > releases.MaxFile {
-		return bad(fmt.Errorf("the file has %d MiB, and %d MiB is the most", size>>20, int64(releases.MaxFile)>>20))
-	}
 	free, err := freeBytes(s.h.records.Dir())
 	if err != nil {
 		return err
 	}
 	// As much again for the copy that is kept to go back to.
 	if want := uint64(2*size) + leftFree; free < want {
-		return fmt.Errorf("only %d MiB are free in %s, and %d MiB are wanted for this file and a copy to go back to; make room there, and ship it again", free>>20, s.h.records.Dir(), want>>20)
+		return fmt.Errorf("only %d MiB are free where toad keeps its state, and %d MiB are wanted for this file and a copy to go back to; make room there, and ship it again", free>>20, want>>20)
 	}
 	err = s.h.releases.Stage(strings.TrimPrefix(digest, "sha256:"), e.Name, from)
 	var wrong *releases.NotAReleaseError
