@@ -131,7 +131,7 @@ func repairs(t *testing.T, w *scene.Web) {
 	w.MustServe(t, "v2")
 
 	// A release on trial is given up.
-	w.Enroll(t, ready, "deadline = \"120s\"\nstable = \"100s\"")
+	w.Enroll(t, ready, "deadline = \"60s\"\nstable = \"20s\"")
 	w.MustDeploy(t, 0, "v3", "--detach")
 	w.WaitPhase(t, "probation")
 	w.Serves(t, "v3")
