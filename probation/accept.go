@@ -78,14 +78,14 @@ func (s Service) Accept(e Enrollment, req Request, now Instant) (next Service, c
 	if g := req.ExpectedGeneration; g != nil && *g != s.Generation {
 		return reject(CodeGenerationMismatch, "%s is at generation %d, the request expected %d; see what happened: toad status %s", s.Name, s.Generation, *g, s.Name)
 	}
-	candidate := Release{Digest: req.Digest}
+	candidate := Release{Digest: req.Digest, Definition: e.Definition}
 	if req.Rollback {
 		if candidate, err = s.RollbackTarget(); err != nil {
 			return s, false, err
 		}
 	}
 	afterFailure := s.Operation != nil && s.Operation.Phase == RollbackFailed
-	inForce := s.Promoted != nil && s.Promoted.Generation > 0 && s.Promoted.Names(candidate.Digest)
+	inForce := s.Promoted != nil && s.Promoted.Generation > 0 && s.Promoted.Names(candidate.Digest) && s.Promoted.Definition.Same(candidate.Definition)
 	if inForce && !afterFailure && !req.Retry {
 		return s, false, nil
 	}
@@ -103,6 +103,9 @@ func (s Service) Accept(e Enrollment, req Request, now Instant) (next Service, c
 	case afterFailure && !req.Retry && !req.Rollback:
 		return reject(CodeRollbackFailed, "the restore of %s failed; look at toad log %s, then: toad rollback %s, or deploy with --retry",
 			s.Operation.ID, s.Name, s.Name)
+	}
+	if e.Definition = nil; candidate.Definition != nil {
+		e.Ready = candidate.Definition.Ready
 	}
 	return s.accepted(e, req, candidate, now), true, nil
 }

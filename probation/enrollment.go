@@ -15,6 +15,8 @@ type Enrollment struct {
 	Limit Limits `json:"limits"`
 	Hold  string `json:"hold,omitempty"` // a socket unit that keeps the port while the service is replaced
 	Door  *Door  `json:"door,omitempty"` // Units are two sides then
+	// Definition is what the next release brings beside its image. An operation has it in its candidate.
+	Definition *Definition `json:"definition,omitempty"`
 }
 
 // KindBinary is the kind of a service whose releases are files: one plain unit runs the link that leads to the file in

@@ -19,6 +19,8 @@ type Release struct {
 	Generation int       `json:"generation"`
 	Side       string    `json:"side,omitempty"` // the unit that runs it, where a door leads to one of two
 	PromotedAt time.Time `json:"promoted_at,omitzero"`
+	// Definition is set where the texts of the units belong to the release.
+	Definition *Definition `json:"definition,omitempty"`
 }
 
 // Names reports whether a digest or image id is one of the names this release goes by.
@@ -28,6 +30,11 @@ func (r Release) Names(id string) bool {
 
 // Same reports whether two releases are the same content under any of their names.
 func (r Release) Same(o Release) bool {
+	return r.Definition.Same(o.Definition) && r.SameImage(o)
+}
+
+// SameImage is Same for the image alone.
+func (r Release) SameImage(o Release) bool {
 	return r.Names(o.Digest) || r.Names(o.ImageID) || slices.ContainsFunc(o.Digests, r.Names)
 }
 
@@ -275,7 +282,9 @@ func (s Service) refuse(op Operation, at time.Time) Service {
 			refusals = append(refusals, f)
 		}
 	}
-	s.Refusals = append(refusals, Refusal{Release: op.Candidate, Operation: op.ID, Reason: op.Reason, Code: op.Code,
+	refused := op.Candidate
+	refused.Definition = refused.Definition.Brief()
+	s.Refusals = append(refusals, Refusal{Release: refused, Operation: op.ID, Reason: op.Reason, Code: op.Code,
 		RefusedAt: at.UTC(), Evidence: op.Evidence})
 	return s
 }

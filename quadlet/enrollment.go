@@ -47,7 +47,9 @@ const maxFile = 1 << 20
 
 // Load reads the enrollment file at path. A file that others could write is refused: it decides what runs. A missing
 // file is fs.ErrNotExist; what the text says wrong comes all at once, as Problems.
-func Load(path string) (*File, error) {
+func Load(path string) (*File, error) { return load(path, false) }
+
+func load(path string, brought bool) (*File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not hold the reader up
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -67,7 +69,7 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data)
+	return parse(path, data, brought)
 }
 
 func checkOwner(path string, info os.FileInfo) error {
@@ -89,7 +91,9 @@ func checkOwner(path string, info os.FileInfo) error {
 
 // Parse reads an enrollment from its text. path is used in messages, and a relative webhook_file is taken from its
 // folder. All that can be judged from the text alone is judged; the error is Problems.
-func Parse(path string, data []byte) (*File, error) {
+func Parse(path string, data []byte) (*File, error) { return parse(path, data, false) }
+
+func parse(path string, data []byte, brought bool) (*File, error) {
 	if len(data) > maxFile {
 		return nil, Problems{{File: path, What: fmt.Sprintf("is larger than %d bytes", maxFile), Fix: "is it the right file?"}}
 	}
@@ -97,7 +101,7 @@ func Parse(path string, data []byte) (*File, error) {
 	if err := toml.Unmarshal(data, &root); err != nil {
 		return nil, Problems{syntaxProblem(path, err)}
 	}
-	r := &reader{file: path, lines: keyLines(data)}
+	r := &reader{file: path, lines: keyLines(data), brought: brought}
 	out := &File{Path: path, Text: data}
 	top := r.table("", root)
 	for name, service := range top.tables("service") {
@@ -152,6 +156,7 @@ func readService(name string, t *table) probation.Enrollment {
 		t.refuse("ready.health", "is Podman's health check, and no container runs", "use http, tcp, unix or notify")
 	}
 	checkTimes(t, e)
+	readTexts(t, &e)
 	return e
 }
 

@@ -23,6 +23,7 @@ type Pin struct {
 	Reference string // repo@sha256:…, or the 64 hex digits of an image id; of a file its sha256
 	File      bool   // the release is a file, run by a plain unit
 	Digest    string // of the release, told beside an image id, which does not say it; may be ""
+	Release   string // the text of the unit's Quadlet file where it belongs to the release; whole lines
 	// Fenced pins refuse every start, automatic ones too, while AdmissionVar is not set in the user manager.
 	Fenced       bool
 	AdmissionVar string // "TOAD_ADMITTED_web_g7"
@@ -49,6 +50,7 @@ func (p Pin) Text() string {
 	line(p.Idle(), "# This side is idle: nothing may start it until a candidate takes it.")
 	line(true, "# Written by toad for %s. Remove with: toad unpin %s", p.Operation, p.Service)
 	line(p.File, "# The link in toad's state folder selects what it runs: the file of sha256 %s.", p.Reference)
+	b.WriteString(releaseText(p.Release))
 	line(!p.File && byID, "# The image is %s, named by its id: an image that was kept on this host comes back without its digest.", p.Digest)
 	line(true, "[Unit]")
 	line(true, "After="+reconcileUnit)
@@ -77,11 +79,12 @@ func (p Pin) Idle() bool { return p.Fenced && strings.HasSuffix(p.AdmissionVar, 
 
 // ParsePin reads a pin back from its text. Unit and Source are not in it.
 func ParsePin(text string) (Pin, error) {
+	p := Pin{}
+	text, p.Release = cutRelease(text)
 	s, err := parseUnit(pinName, []byte(text))
 	if err != nil {
 		return Pin{}, err
 	}
-	p := Pin{}
 	for _, each := range s {
 		switch key, value, _ := strings.Cut(each.Value, "="); {
 		case each.Section == pinSection && each.Key == "File":

@@ -18,6 +18,8 @@ type reader struct {
 	file  string
 	lines map[string]int // dotted key to the line it stands on, from 1
 	found Problems
+	// brought says that the file is of a bundle, which brings the text of its units.
+	brought bool
 }
 
 // maxProblems is as many as anybody reads; the wrong file would have thousands.

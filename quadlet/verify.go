@@ -40,6 +40,9 @@ type BindingError struct {
 }
 
 func (e *BindingError) Error() string {
+	if e.Want == "" {
+		return fmt.Sprintf("%s: %s: %s", e.Unit, e.What, e.Have)
+	}
 	msg := fmt.Sprintf("%s: %s is %s, toad's pin wants %s", e.Unit, e.What, e.Have, e.Want)
 	if e.Winner == "" {
 		return msg + "; no file was found that wins over the pin: look at systemctl --user cat " + e.Unit

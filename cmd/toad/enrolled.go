@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,17 +19,20 @@ import (
 	"toad/quadlet"
 )
 
-// enrolled is the enrollment file, read again when it has changed. An edit that is not valid keeps the last good one in
+// enrolled is the enrollment, the operator's file and what bundles have brought, read again when it has changed. An edit that is not valid keeps the last good one in
 // force and is told; so does a file that is missing: an editor may be at it.
 type enrolled struct {
 	path string
 	// last is the copy of the last good one, which the daemon keeps: it may end and come back while the file is not valid.
 	last  string
 	keeps bool
-	log   *slog.Logger
+	// folder holds what bundles have brought, beside the operator's own.
+	folder string
+	log    *slog.Logger
 
 	mu      sync.Mutex
-	file    *quadlet.File
+	own     *quadlet.File // the operator's last good one
+	file    *quadlet.File // with what bundles have brought
 	invalid error
 	stamp   string
 }
@@ -88,27 +93,61 @@ func (e *enrolled) current() *quadlet.File {
 		return e.file
 	}
 	e.stamp = stamp
-	file, err := quadlet.Load(e.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	own, err := quadlet.Load(e.path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
 		err = quadlet.Problem{File: e.path, What: "there is no such file", Fix: "write it: it says which services toad may deploy"}
 	}
+	switch {
+	case err == nil:
+		e.own = own
+		e.keep()
+	case e.own == nil:
+		e.own = e.kept()
+	}
+	brought, bad := quadlet.Brought(e.folder, e.own)
+	if missing && e.own == nil && len(brought) > 0 {
+		err = nil // all there is has been brought
+	}
+	e.file = e.with(brought)
+	err = errors.Join(err, bad)
 	if err != nil && (e.invalid == nil || err.Error() != e.invalid.Error()) {
 		e.log.Error("the enrollment is not in force as it is now", "err", err)
 	}
 	e.invalid = err
-	switch {
-	case err == nil:
-		e.file = file
-		e.keep()
-	case e.file == nil:
-		e.file = e.kept()
-	}
 	return e.file
 }
 
-// look tells one state of the file from another; "" when it may change again within the clock's grain.
+// with is the operator's enrollment with what bundles have brought; nil if there is neither.
+func (e *enrolled) with(brought []probation.Enrollment) *quadlet.File {
+	if len(brought) == 0 {
+		return e.own
+	}
+	file := quadlet.File{Path: e.path}
+	if e.own != nil {
+		file = *e.own
+	}
+	file.Services = append(slices.Clone(file.Services), brought...)
+	slices.SortFunc(file.Services, func(a, b probation.Enrollment) int { return strings.Compare(a.Name, b.Name) })
+	return &file
+}
+
+// look tells one state of all files from another; "" when one may change again within the clock's grain.
 func (e *enrolled) look() string {
-	info, err := os.Stat(e.path)
+	paths, _ := filepath.Glob(filepath.Join(e.folder, "*.toml"))
+	var all []string
+	for _, path := range append([]string{e.path}, paths...) {
+		stamp := lookAt(path)
+		if stamp == "" {
+			return ""
+		}
+		all = append(all, stamp)
+	}
+	return strings.Join(all, "\n")
+}
+
+func lookAt(path string) string {
+	info, err := os.Stat(path)
 	if err != nil {
 		return err.Error()
 	}
@@ -126,10 +165,10 @@ func (e *enrolled) keep() {
 	if !e.keeps {
 		return
 	}
-	if had, err := os.ReadFile(e.last); err == nil && string(had) == string(e.file.Text) {
+	if had, err := os.ReadFile(e.last); err == nil && string(had) == string(e.own.Text) {
 		return
 	}
-	if err := atomicfile.Write(e.last, e.file.Text, 0o600); err != nil {
+	if err := atomicfile.Write(e.last, e.own.Text, 0o600); err != nil {
 		e.log.Warn("the enrollment could not be kept", "err", err)
 	}
 }

@@ -54,7 +54,7 @@ func unitDir() (string, error) {
 
 // enrolledUnits are the units of all services, and whether any of them has a link in the live folder.
 func (h *host) enrolledUnits() (units []string, doors bool) {
-	if !exists(h.enrolled.path) && !exists(h.enrolled.last) {
+	if !exists(h.enrolled.path) && !exists(h.enrolled.last) && !exists(h.enrolled.folder) {
 		return nil, false // nothing is enrolled yet, which is no fault
 	}
 	for _, name := range h.enrolled.Names() {
@@ -98,7 +98,7 @@ const maxLooks = 10
 // watched names the state of all that the fence watches: every file by its name, size and time.
 func (h *host) watched() string {
 	var state strings.Builder
-	for _, path := range append(h.watchedFolders(), h.enrolled.path) {
+	for _, path := range append(h.watchedFolders(), h.enrolled.path, h.enrolled.folder) {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue

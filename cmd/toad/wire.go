@@ -67,7 +67,7 @@ func wireUp(g *globals) (*host, error) {
 		return nil, err
 	}
 	h := &host{records: records, bus: userbus.New(), log: logger(g.Stderr)}
-	h.enrolled = &enrolled{path: enrollment, last: filepath.Join(state, "enrollment.toml"), log: h.log}
+	h.enrolled = &enrolled{path: enrollment, last: filepath.Join(state, "enrollment.toml"), folder: filepath.Join(state, "enrollment.d"), log: h.log}
 	h.podman = podmanc.New(filepath.Join(runtimeDir, "podman", "podman.sock"))
 	installed := installedListening()
 	h.releases = releases.In(state)

@@ -150,7 +150,7 @@ func (r *Rollout) dropWhenMovedOn(ctx context.Context, cancel func(), op probati
 // prepared is one try at what comes before a switch. What the image runs is told once.
 func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probation.Operation, tell bool) (probation.Event, error) {
 	ev := r.event(probation.Prepared, "")
-	states, err := r.enrollable(ctx, op.Enrollment)
+	states, err := r.enrollable(ctx, op.Enrollment, op.Candidate.Definition == nil)
 	if err != nil {
 		return ev, err
 	}
@@ -183,7 +183,7 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 	if err := r.proven(ctx, svc, op, ev.Candidate, false); err != nil {
 		return ev, err
 	}
-	if has, decided := quadlet.HasHealthcheck(generated(states[0])); op.Enrollment.Ready.Health && !has && (decided || !img.Healthcheck) {
+	if has, decided := quadlet.HasHealthcheck(generated(states[0])); op.Enrollment.Ready.Health && op.Candidate.Definition == nil && !has && (decided || !img.Healthcheck) {
 		return ev, fail(probation.CodeNoHealthcheck, "readiness is Podman's health check, but neither %s nor the image has one; add HealthCmd= to the unit, or choose another probe",
 			op.Enrollment.Units[0])
 	}
@@ -212,8 +212,9 @@ func (r *Rollout) notePrograms(op probation.Operation, program string) {
 	r.note(op, "info", "gate", "the image runs "+program, nil)
 }
 
-// enrollable looks at the units as the manager has them loaded, before anything is pulled.
-func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment) ([]unitgen.State, error) {
+// enrollable looks at the units as the manager has them loaded, before anything is pulled. Where what they are to be is
+// not loaded yet, their probe is left to be looked at when it is.
+func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment, asLoaded bool) ([]unitgen.State, error) {
 	if err := r.doorSocket(ctx, e); err != nil {
 		return nil, err
 	}
@@ -235,7 +236,7 @@ func (r *Rollout) enrollable(ctx context.Context, e probation.Enrollment) ([]uni
 				return nil, &failure{probation.CodeBindingBroken, err}
 			}
 		}
-		if i == 0 || e.Door != nil {
+		if asLoaded && (i == 0 || e.Door != nil) {
 			if err := quadlet.CheckProbe(SideOf(e, unit, r.Runtime), generated(s)); err != nil {
 				return nil, &failure{probation.CodeProbeMismatch, err}
 			}

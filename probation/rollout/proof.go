@@ -54,6 +54,9 @@ func (r *Rollout) RunsWell(ctx context.Context, svc probation.Service, after tim
 		return since, 0, fmt.Errorf("%s has no release in force that nothing is under way for", svc.Name)
 	}
 	now, enrolled := r.Now(), svc.Operation.Enrollment
+	if d := svc.Promoted.Definition; d != nil {
+		enrolled.Ready = d.Ready
+	}
 	var first unitgen.State
 	units := enrolled.Units
 	if side := svc.Promoted.Side; side != "" {

@@ -113,7 +113,7 @@ func (m remains) adoptPins(svc probation.Service, say func(string, ...any)) prob
 				continue
 			}
 			rel := m.release(p)
-			rel.Generation = g
+			rel.Generation, rel.Definition = g, m.definition(p.Operation)
 			if m.Enrollment.Door != nil {
 				rel.Side = u.Unit
 			}
@@ -153,6 +153,7 @@ func (m remains) latest(svc probation.Service, say func(string, ...any)) probati
 		}
 		mine++
 		op.Candidate = m.release(u.Have)
+		op.Candidate.Definition = m.definition(id)
 		if m.Enrollment.Door != nil {
 			op.Candidate.Side = u.Unit
 		}
@@ -238,7 +239,7 @@ func (m remains) before(id string, svc probation.Service) []probation.UnitBefore
 		case svc.Promoted != nil:
 			p := svc.Promoted
 			b.Pin = quadlet.Pin{Operation: probation.OperationID(m.Name, p.Generation), Service: m.Name, Unit: u.Unit,
-				Digest: p.Digest, File: m.Enrollment.Binary(), Reference: reference(m.Enrollment, *p)}.Text()
+				Digest: p.Digest, Release: p.Definition.Text(u.Unit), File: m.Enrollment.Binary(), Reference: reference(m.Enrollment, *p)}.Text()
 		}
 		b.Running = b.Pin != ""
 		if p, err := quadlet.ParsePin(b.Pin); err == nil {

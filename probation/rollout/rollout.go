@@ -213,10 +213,14 @@ func what(op probation.Operation) string {
 
 // name is how a release is spoken of.
 func name(r probation.Release) string {
-	if r.Digest != "" {
-		return r.Digest
+	said := r.Digest
+	if said == "" {
+		said = "image " + r.ImageID
 	}
-	return "image " + r.ImageID
+	if r.Definition != nil {
+		said += " with text " + r.Definition.SHA[:min(12, len(r.Definition.SHA))]
+	}
+	return said
 }
 
 // replay answers a request whose key has been seen: the same request has its operation, another one is refused.

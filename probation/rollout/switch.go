@@ -167,7 +167,7 @@ func (r *Rollout) candidatePin(op probation.Operation, b probation.UnitBefore) q
 
 // promotedPin is the same without the fence.
 func (r *Rollout) promotedPin(op probation.Operation, b probation.UnitBefore) quadlet.Pin {
-	return quadlet.Pin{Operation: op.ID, Service: op.Service, Unit: b.Unit, Digest: op.Candidate.Digest,
+	return quadlet.Pin{Operation: op.ID, Service: op.Service, Unit: b.Unit, Digest: op.Candidate.Digest, Release: op.Candidate.Definition.Text(b.Unit),
 		File: op.Enrollment.Binary(), Reference: reference(op.Enrollment, op.Candidate)}
 }
 
@@ -213,6 +213,9 @@ func (r *Rollout) bind(ctx context.Context, op probation.Operation, pin func(pro
 			continue
 		}
 		if err := r.verify(ctx, pin(op, b), b.Service); err != nil {
+			return err
+		}
+		if err := r.suits(ctx, op, b); err != nil {
 			return err
 		}
 	}

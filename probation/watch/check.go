@@ -123,6 +123,7 @@ func (c *Check) begin(id string, number int) error {
 		return fmt.Errorf("check %d of %s is not the current one (%d)", number, id, op.Checks)
 	}
 	c.op, c.phase = op, probation.Probation
+	c.op.Enrollment.Ready = op.Asks()
 	deadline := op.Deadline
 	if op.Phase == probation.Restoring {
 		c.phase, deadline = probation.Restoring, op.RestoreBy
@@ -130,7 +131,7 @@ func (c *Check) begin(id string, number int) error {
 	if deadline == nil || op.Phase.Terminal() {
 		return fmt.Errorf("%s is in %s, there is nothing to watch", id, op.Phase)
 	}
-	c.probe, err = newProbe(op.Enrollment.Ready.Of(op.Asked(), c.Runtime))
+	c.probe, err = newProbe(c.op.Enrollment.Ready.Of(op.Asked(), c.Runtime))
 	if err != nil {
 		return err
 	}
