@@ -68,7 +68,7 @@ const (
 )
 
 const (
-	maxAnswer = 1 << 20 // bytes
+	maxAnswer = 4 << 20 // bytes: JSON may write a byte of a value as six
 	idle      = 30 * time.Second
 	timeout   = time.Minute
 )
