@@ -6,9 +6,7 @@ package beside
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +15,6 @@ import (
 	"toad/tests/bench/load"
 	"toad/tests/host"
 	"toad/tests/scene"
-	"toad/tests/shown"
 )
 
 // bed is a host with the service web as one section of the document sets it up.
@@ -34,10 +31,7 @@ type options struct {
 	host   host.Options
 }
 
-const (
-	inForceByDefault = "v1"
-	quick            = "interval = \"100ms\"\ntimeout = \"1s\""
-)
+const quick = "interval = \"100ms\"\ntimeout = \"1s\""
 
 // newBed sets a host up as a section says, with the test's image and times, and waits until v1 serves.
 func newBed(t *testing.T, title string, o options) *bed {
@@ -49,10 +43,6 @@ func newBed(t *testing.T, title string, o options) *bed {
 	if o.faults {
 		b.Faults(t)
 	}
-	set, err := shown.Section(filepath.Join("..", "..", "docs", "switch.md"), title)
-	if err != nil {
-		t.Fatal(err)
-	}
 	end := "\n[service.web.probation]\n" + o.limits + "\n"
 	if o.limits == "" {
 		end = "\n[service.web.probation]\ndeadline = \"60s\"\nstable = \"1s\"\n"
@@ -60,12 +50,7 @@ func newBed(t *testing.T, title string, o options) *bed {
 	if o.drain != "" {
 		end = "drain = \"" + o.drain + "\"\n" + end
 	}
-	for name, text := range set.Put(host.Repository, inForceByDefault, quick, end) {
-		b.WriteFile(t, name, text, 0o644)
-	}
-	b.MustUser(t, "sh", "-ec", set.Commands)
-	b.Serves(t, inForceByDefault)
-	b.MustUser(t, "toad", "setup")
+	b.Shown(t, "../..", title, quick, end)
 	return b
 }
 
@@ -102,21 +87,7 @@ func (b *bed) door(t *testing.T) string {
 // other one is down and may not be started by anybody.
 func (b *bed) settled(t *testing.T, runs int) {
 	t.Helper()
-	host.Eventually(t, "nothing to be owed any more", 4*time.Minute, func() bool {
-		var rec struct {
-			Operation struct {
-				Phase              string
-				Released, Retained bool
-			}
-			Drain *struct{}
-		}
-		text := b.MustUser(t, "cat", ".local/state/toad/services/web.json")
-		if err := json.Unmarshal([]byte(text), &rec); err != nil {
-			t.Fatalf("%v in %s", err, text)
-		}
-		return rec.Operation.Released && rec.Drain == nil && (rec.Operation.Phase != "promoted" || rec.Operation.Retained)
-	})
-	b.Quiet(t)
+	b.Settled(t)
 	if have := b.door(t); have != b.sides[runs] {
 		t.Errorf("the door leads to side %s, want %s\n%s", have, b.sides[runs], b.Log(t))
 	}
@@ -126,18 +97,7 @@ func (b *bed) settled(t *testing.T, runs int) {
 	if have := b.Show(t, b.side(1-runs), "ActiveState"); have != "inactive" {
 		t.Errorf("%s, which is idle, is %s\n%s", b.side(1-runs), have, b.Log(t))
 	}
-	pin := b.ReadFile(t, "~/.config/containers/systemd/web@"+b.sides[1-runs]+".container.d/zz-toad.conf")
-	if !strings.Contains(pin, "ExecCondition=") || !strings.Contains(pin, "_idle") {
-		t.Errorf("the pin of the idle side admits it:\n%s", pin)
-	}
-	b.MustUser(t, "systemctl", "--user", "start", b.side(1-runs))
-	if have := b.Show(t, b.side(1-runs), "ActiveState"); have != "inactive" {
-		t.Errorf("the idle side was started: it is %s", have)
-	}
-	pin = b.ReadFile(t, "~/.config/containers/systemd/web@"+b.sides[runs]+".container.d/zz-toad.conf")
-	if strings.Contains(pin, "TOAD_ADMITTED") {
-		t.Errorf("the pin of the side in force is fenced:\n%s", pin)
-	}
+	b.Fenced(t, "web@"+b.sides[runs], "web@"+b.sides[1-runs])
 }
 
 // asked is a load that runs while something happens.

@@ -20,7 +20,7 @@ import (
 // Web is a host with the service web.
 type Web struct {
 	*host.Host
-	quadlet string
+	source, quadlet string // the operator's file, and what stands in it
 }
 
 // Options are what differs; the zero value is a running v1 with short times.
@@ -73,8 +73,9 @@ func (w *Web) Up(t *testing.T, o Options) {
 	if o.Faults {
 		w.Faults(t)
 	}
+	w.source = "~/.config/containers/systemd/web.container"
 	w.quadlet = strings.ReplaceAll(or(o.Quadlet, Quadlet), "{image}", host.Repository+":"+or(o.Tag, "v1"))
-	w.WriteFile(t, "~/.config/containers/systemd/web.container", w.quadlet, 0o644)
+	w.WriteFile(t, w.source, w.quadlet, 0o644)
 	for name, text := range o.Files {
 		w.WriteFile(t, name, text, 0o644)
 	}
@@ -240,7 +241,7 @@ func (w *Web) Quadlet(text string) { w.quadlet = text }
 // Untouched asserts that the operator's file is byte for byte what it was.
 func (w *Web) Untouched(t *testing.T) {
 	t.Helper()
-	if have := w.ReadFile(t, "~/.config/containers/systemd/web.container"); have != w.quadlet {
+	if have := w.ReadFile(t, w.source); have != w.quadlet {
 		t.Errorf("the operator's file has changed:\n%s", have)
 	}
 }

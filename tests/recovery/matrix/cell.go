@@ -150,8 +150,9 @@ var once = []string{"file.append*.log", "file.rename*.watch.json", "file.rename*
 
 // choose makes the passings that are tried out of a trace, by three rules. A step that another point stands for is left
 // to it, as the table says. What decides nothing is tried once a phase. And since the state of the host after one change
-// is the state before the next one of the same process, a kill and a power cut are tried at one of the two.
-func choose(trace []passed) (all []Passing, unknown []string) {
+// is the state before the next one of the same process, a kill and a power cut are tried at one of the two. What comes
+// before the point from, if there is one, is counted and not tried.
+func choose(trace []passed, from string) (all []Passing, unknown []string) {
 	phase := ""
 	count, seen := map[string]int{}, map[string]bool{}
 	before := map[string]string{} // process: the last point of it at which a kill is tried
@@ -164,7 +165,10 @@ func choose(trace []passed) (all []Passing, unknown []string) {
 		if rest, ok := strings.CutPrefix(p.name, "record.saved."); ok {
 			phase = rest
 		}
-		if !ok || row.By != "" {
+		if p.name == from {
+			from = ""
+		}
+		if !ok || row.By != "" || from != "" {
 			continue
 		}
 		if slices.ContainsFunc(once, func(o string) bool { ok, _ := path.Match(o, p.name); return ok }) {

@@ -27,7 +27,7 @@ file.rename.web-g2.json 9
 file.rename.web-g3.json 9
 file.rename.web-g3.watch.json 9
 file.rename.web-g3-rolled_back.json 9
-`, 3))
+`, 3), "")
 	every, error := []string{Kill, Cut, Error}, []string{Error}
 	want := []Passing{
 		{"record.put.accepted", 1, every}, {"record.saved.accepted", 1, every},
@@ -48,6 +48,14 @@ file.rename.web-g3-rolled_back.json 9
 	}
 	if !reflect.DeepEqual(unknown, []string{"bus.Dance.before"}) {
 		t.Errorf("unknown: %v", unknown)
+	}
+}
+
+func TestWhatComesBeforeIsCountedAndNotTried(t *testing.T) {
+	all, _ := choose([]passed{{"bus.StopUnit.before", "7"}, {"record.put.promoting", "7"}, {"bus.StopUnit.before", "7"}}, "record.put.promoting")
+	every := []string{Kill, Cut, Error}
+	if want := []Passing{{"record.put.promoting", 1, every}, {"bus.StopUnit.before", 2, every}}; !reflect.DeepEqual(all, want) {
+		t.Errorf("want %v\nhave %v", want, all)
 	}
 }
 

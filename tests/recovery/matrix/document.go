@@ -46,7 +46,8 @@ toad was killed, the power was cut, and the call was made to fail at every point
 good release, a bad one and a rollback ran their course; and killed a second time while it recovered. Asserted each time:
 
 - the operation ends on one of two releases; after a kill or a cut a good release is promoted, a bad one rolled back;
-- the image that runs is the one that the record names, and it answers;
+- the image that runs is the one that the record names, and it answers; with two sides, through the door, which leads to the
+  side in force, and the other side is down and cannot be started;
 - no candidate started after a boot before toad had admitted it, by the journal of the host;
 - no kill, cut, reboot or failed call made toad refuse a good digest;
 - the deadline is the instant that it was set to; the operator's file is byte for byte what it was;
@@ -56,7 +57,7 @@ good release, a bad one and a rollback ran their course; and killed a second tim
 %d cells run: %d passed, %d failed, %d not met (the operation did not pass that point again, in two tries). %d of them
 with a second kill. %s to %s, %.0f minutes of test hosts, on %s. Builds: %s.
 
-Repeat it as root: `+"`scripts/matrix`"+` (what docs/recovery.jsonl holds as passed is not run again; `+"`--anew`"+` runs all of it), or
+Repeat it as root: `+"`scripts/matrix`"+` (what docs/recovery.jsonl holds as passed is not run again; `+"`--anew`"+` runs what another build has passed, too), or
 `+"`scripts/test recovery`"+` for a seeded few of each kind. The points stand in internal/fault/fault.go; a test holds that table
 against the syntax trees, and this one against the table.
 
@@ -66,7 +67,9 @@ against the syntax trees, and this one against the table.
 	fmt.Fprint(&b, "\n## What stands for what\n\n")
 	fmt.Fprint(&b, `The state of the host after one change is the state before the next one of the same process, so a kill and a cut are tried
 at one of the two, a failing call at both. Log lines, watch files and copies decide nothing: of their passings in one phase
-the first is tried. In a boot only what reconcile passes is tried anew; what follows is the course of a good release.
+the first is tried. In a boot only what reconcile passes is tried anew; what follows is the course of a good release. With
+two sides (beside) it is what is special to them: the turn of the door and the stop of the former side, with a second kill after
+each cut; and of a bad release the restore, by kills and errors.
 
 | point | what stands for it |
 |---|---|
@@ -85,6 +88,7 @@ func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 var columns = []struct{ scenario, head string }{
 	{"a good release", "good"}, {"a bad release", "bad"}, {"a rollback", "rollback"},
 	{"a boot in probation", "boot"}, {"a release given up, its predecessor's image pruned", "given up"},
+	{"a good release beside", "good, beside"}, {"a bad release beside", "bad, beside"},
 }
 
 // table has a line for each point, and a cell for each course and action: passed of run, with second kills after a +.

@@ -31,7 +31,7 @@ func (x *course) allowed(t *testing.T, r record) {
 		t.Errorf("it ended %s: %s (%s)\n%s", op.Phase, op.Reason, op.Code, x.w.Log(t))
 	}
 	for _, f := range r.Refusals {
-		if x.sc.name != "a bad release" && f.Operation == op.ID {
+		if !x.sc.bad() && f.Operation == op.ID {
 			t.Errorf("a good release is refused: %s (%s)", f.Reason, f.Code)
 		}
 	}
@@ -45,19 +45,27 @@ func (x *course) holds(t *testing.T, r record) {
 	if r.Operation.Phase == "promoted" {
 		want = r.Operation.Candidate.ImageID
 	}
-	host.Eventually(t, "the release that the record names to run", time.Minute, func() bool {
-		return strings.TrimSpace(x.w.User(t, "podman", "inspect", "--format", "{{.Image}}", "systemd-web").Stdout) == want
-	})
+	// Asked first: the door starts the side that it leads to.
 	host.Eventually(t, "it to answer", time.Minute, func() bool {
 		status, _ := x.w.Get("http://127.0.0.1:8080/healthz")
 		return status == 200
 	})
+	unit := "web.service"
+	if x.sc.beside {
+		unit = x.sides(t, r) + ".service"
+	}
+	host.Eventually(t, "the release that the record names to run", time.Minute, func() bool {
+		name := x.w.User(t, "podman", "ps", "-q", "--filter", "label=PODMAN_SYSTEMD_UNIT="+unit).Stdout
+		return strings.TrimSpace(x.w.User(t, "podman", "inspect", "--format", "{{.Image}}", strings.TrimSpace(name)).Stdout) == want
+	})
 	if r.Promoted.ImageID != want {
 		t.Errorf("the record says that %s is in force, and %s runs", r.Promoted.ImageID, want)
 	}
-	pin := x.w.ReadFile(t, "~/.config/containers/systemd/web.container.d/zz-toad.conf")
-	if strings.Contains(pin, "TOAD_ADMITTED") {
-		t.Errorf("a decided pin is fenced:\n%s", pin)
+	if !x.sc.beside {
+		pin := x.w.ReadFile(t, "~/.config/containers/systemd/web.container.d/zz-toad.conf")
+		if strings.Contains(pin, "TOAD_ADMITTED") {
+			t.Errorf("a decided pin is fenced:\n%s", pin)
+		}
 	}
 	if len(x.deadlines) > 1 {
 		t.Errorf("the deadline was moved: %v", x.deadlines)
@@ -67,16 +75,33 @@ func (x *course) holds(t *testing.T, r record) {
 	x.w.MustUser(t, "find", ".config/containers/systemd", ".local/state/toad", "-name", ".toad-tmp-*", "-exec", "touch", "-d", "3 days ago", "{}", "+")
 }
 
+// sides asserts that the door leads to the side that the record names, and that the other one is down and may not be started
+// by anybody. It returns the side in force.
+func (x *course) sides(t *testing.T, r record) string {
+	t.Helper()
+	inForce := strings.TrimSuffix(r.Promoted.Side, ".container")
+	idle := map[string]string{"web@a": "web@b", "web@b": "web@a"}[inForce]
+	want := "/run/user/1000/" + strings.Replace(inForce, "@", "-", 1) + ".sock"
+	if have := x.w.MustUser(t, "readlink", ".local/state/toad/live/web.sock"); have != want {
+		t.Errorf("the door leads to %s, and %s is in force", have, inForce)
+	}
+	if have := x.w.Show(t, idle+".service", "ActiveState"); have != "inactive" {
+		t.Errorf("%s, which is idle, is %s\n%s", idle, have, x.w.Log(t))
+	}
+	x.w.Fenced(t, inForce, idle)
+	return inForce
+}
+
 // left lists what an operation that has ended must not leave. A write that was cut short leaves a hidden temporary file,
 // which nobody reads, and which an operation that ends takes away when it is a minute old; those of the cell before have been made so old.
 func (x *course) left(t *testing.T) string {
 	t.Helper()
 	return x.w.MustUser(t, "sh", "-c", `
-		systemctl --user list-units --all --plain --no-legend 'toad-act-*' 'toad-check-*' 'toad-prepare-*' 'toad-probation-*' 'toad-restore-*'
+		systemctl --user list-units --all --plain --no-legend 'toad-act-*' 'toad-check-*' 'toad-prepare-*' 'toad-probation-*' 'toad-restore-*' 'toad-drain-*'
 		systemctl --user list-units --state=failed --plain --no-legend | grep -v '^toad-reconcile.service\|^toad-held.service' || true
 		systemctl --user list-jobs --plain --no-legend | grep -v '^No jobs' || true
 		systemctl --user show-environment | grep TOAD_ADMITTED || true
-		cd .config/containers/systemd && find . -type f ! -name web.container ! -name zz-toad.conf ! -name .toad-made ! -name '.toad-tmp-*'
+		cd .config/containers/systemd && find . -type f ! -name 'web*.container' ! -name zz-toad.conf ! -name .toad-made ! -name '.toad-tmp-*'
 		cd "$HOME" && ls .local/share/systemd/timers 2>/dev/null | grep 'stamp-toad-p' || true
 		find .config/containers/systemd .local/state/toad/services .local/state/toad/operations .local/state/toad/alerts \
 			-name '.toad-tmp-*' -mtime +1 2>/dev/null || true`)

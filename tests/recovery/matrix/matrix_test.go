@@ -8,8 +8,11 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -34,20 +37,46 @@ timeout = "1s"`
 )
 
 // TestEveryPointEndsOnOneOfTwoReleases runs a seeded few cells of each kind, or with TOAD_ALL=1 all of them. TOAD_MATRIX
-// names a file that keeps the results: what it has passed already is not run again.
+// names a file that keeps the results: what it has passed already is not run again, or with TOAD_MATRIX_ANEW=1 what this build
+// has passed. TOAD_MATRIX_MINUTES ends it early, with what has begun.
 func TestEveryPointEndsOnOneOfTwoReleases(t *testing.T) {
 	p := newPlan(t, os.Getenv("TOAD_MATRIX"), os.Getenv("TOAD_ALL") != "")
+	if minutes := os.Getenv("TOAD_MATRIX_MINUTES"); minutes != "" {
+		d, err := time.ParseDuration(minutes + "m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.until = time.Now().Add(d)
+	}
 	t.Run("on", func(t *testing.T) {
 		for i := range hosts {
 			t.Run(fmt.Sprintf("host %d", i+1), func(t *testing.T) {
 				t.Parallel()
-				p.work(t)
+				p.work(t, i == 0)
 			})
 		}
 	})
 	t.Log(p.summary())
-	if p.traced == len(scenarios) {
+	if p.traced == p.wanted {
 		p.holdTable(t)
+	}
+	if p.anew && p.file != "" && len(p.trace)+len(p.todo)+len(p.later) == 0 {
+		p.forget(t)
+	}
+}
+
+// forget takes out of the file what other builds have done: all of it was run anew.
+func (p *plan) forget(t *testing.T) {
+	var text []byte
+	for _, r := range p.results {
+		if line, err := json.Marshal(r); err != nil {
+			t.Fatal(err)
+		} else if p.counts(r) {
+			text = append(append(text, line...), '\n')
+		}
+	}
+	if err := os.WriteFile(p.file, text, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -60,10 +89,13 @@ type plan struct {
 	trace   []scenario // to be traced first
 	busy    int        // cells and traces that may make more
 	whole   bool
+	anew    bool      // what another build has passed is run again
+	until   time.Time // nothing is begun any more; zero: never
 	file    string
 	build   string // toad's version
 	machine string
-	traced  int // scenarios
+	traced  int // of the scenarios that are wanted
+	wanted  int
 	results []Result
 	done    map[string]bool
 	again   map[string]bool // what an earlier run has not passed; it comes first
@@ -72,7 +104,7 @@ type plan struct {
 }
 
 func newPlan(t *testing.T, file string, whole bool) *plan {
-	p := &plan{whole: whole, machine: machine(t), file: file, done: map[string]bool{}, again: map[string]bool{}, met: map[string]bool{}, rnd: rand.New(rand.NewPCG(seed, 1))}
+	p := &plan{whole: whole, machine: machine(t), build: build(t), file: file, done: map[string]bool{}, again: map[string]bool{}, met: map[string]bool{}, rnd: rand.New(rand.NewPCG(seed, 1))}
 	p.changed = sync.NewCond(&p.mu)
 	if file != "" {
 		old, err := Load(file)
@@ -81,11 +113,19 @@ func newPlan(t *testing.T, file string, whole bool) *plan {
 		}
 		p.results = old
 	}
+	p.anew = os.Getenv("TOAD_MATRIX_ANEW") != ""
 	for _, r := range p.results {
-		p.done[r.key()] = r.Result == Passed
+		p.done[r.key()] = r.Result == Passed && p.counts(r)
 		p.again[r.key()] = r.Result != Passed
 	}
-	p.trace = slices.Clone(scenarios)
+	for _, sc := range scenarios {
+		if p.whole || len(sc.few) > 0 {
+			p.wanted++
+			if !p.reused(sc) {
+				p.trace = append(p.trace, sc)
+			}
+		}
+	}
 	p.add(p.atInstants()...)
 	return p
 }
@@ -122,36 +162,64 @@ func (p *plan) add(cells ...Cell) {
 	p.changed.Broadcast()
 }
 
-// next hands out a scenario to trace, or a cell; both nil when there will be nothing more.
-func (p *plan) next() (*scenario, *Cell) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(p.trace)+len(p.todo)+len(p.later) == 0 && p.busy > 0 {
-		p.changed.Wait()
+// counts tells whether a result stands in this run.
+func (p *plan) counts(r Result) bool { return !p.anew || r.Build == p.build }
+
+// reused takes the points of a scenario that an earlier run of the same build has found.
+func (p *plan) reused(sc scenario) bool {
+	for _, r := range slices.Clone(p.results) {
+		if r.Scenario != sc.name || len(r.Points) == 0 || r.Build != p.build || r.Result == Failed {
+			continue
+		}
+		p.take(sc, r.Points)
+		return true
 	}
-	if len(p.todo) == 0 {
-		p.todo, p.later = p.later, nil
-	}
-	switch {
-	case len(p.trace) > 0:
-		sc := p.trace[0]
-		p.trace = p.trace[1:]
-		p.busy++
-		return &sc, nil
-	case len(p.todo) > 0:
-		c := p.todo[0]
-		p.todo = p.todo[1:]
-		p.busy++
-		return nil, &c
-	}
-	return nil, nil
+	return false
 }
 
-// more tells that there is, or may be, something to do.
-func (p *plan) more() bool {
+// take plans the cells of a scenario; the caller holds the lock, or is alone.
+func (p *plan) take(sc scenario, points []Passing) {
+	p.traced++
+	for _, at := range points {
+		row, _ := fault.Find(nameIn(at.Name, 1))
+		p.met[row.Name] = true
+	}
+	p.add(p.cells(sc, points)...)
+	for _, old := range p.results {
+		if old.Scenario == sc.name && p.counts(old) {
+			p.second(old)
+		}
+	}
+}
+
+// next hands out a scenario to trace, or a cell; both nil when there will be nothing more for the one who asks. One host with
+// two sides is enough.
+func (p *plan) next(beside bool) (*scenario, *Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.trace)+len(p.todo)+len(p.later)+p.busy > 0
+	for {
+		if !p.until.IsZero() && time.Now().After(p.until) {
+			return nil, nil
+		}
+		if i := slices.IndexFunc(p.trace, func(sc scenario) bool { return beside || !sc.beside }); i >= 0 {
+			sc := p.trace[i]
+			p.trace = slices.Delete(p.trace, i, i+1)
+			p.busy++
+			return &sc, nil
+		}
+		for _, list := range []*[]Cell{&p.todo, &p.later} {
+			if i := slices.IndexFunc(*list, func(c Cell) bool { return beside || !scenarioOf(c.Scenario).beside }); i >= 0 {
+				c := (*list)[i]
+				*list = slices.Delete(*list, i, i+1)
+				p.busy++
+				return nil, &c
+			}
+		}
+		if p.busy == 0 {
+			return nil, nil
+		}
+		p.changed.Wait()
+	}
 }
 
 // cells makes the cells of a scenario: all, or for the default run a seeded one of each action.
@@ -166,7 +234,7 @@ func (p *plan) cells(sc scenario, points []Passing) (all []Cell) {
 		}
 		for _, i := range rnd.Perm(len(points)) {
 			at := points[i]
-			if !slices.Contains(at.Ways, action) || !p.whole && few == 0 {
+			if !slices.Contains(at.Ways, action) || !p.whole && few == 0 || slices.Contains(sc.not, action) {
 				continue
 			}
 			few--
@@ -206,34 +274,30 @@ func (p *plan) second(r Result) {
 	if r.Next == "" || r.Second != "" || r.Action != Kill && r.Action != Cut {
 		return
 	}
-	if p.whole || r.Action == Cut && scenarioOf(r.Scenario).twice {
+	if sc := scenarioOf(r.Scenario); p.whole && !sc.beside || r.Action == Cut && sc.twice {
 		c := r.Cell
 		c.Second = r.Next
 		p.add(c)
 	}
 }
 
-// work runs cells on a host of its own, until there are none. After a failure it takes a new host.
-func (p *plan) work(t *testing.T) {
-	var w *scene.Web
+// work runs cells on a host of its own, until there are none; with beside, those of a service with two sides on a second one.
+// After a failure it takes a new host.
+func (p *plan) work(t *testing.T, beside bool) {
+	hosts := map[bool]*scene.Web{}
 	for {
-		// Before it takes a cell: one that finds no host must not keep the others waiting.
-		if w == nil && p.more() {
-			w = newHost(t)
-			p.mu.Lock()
-			p.build = w.MustUser(t, "toad", "version")
-			p.mu.Unlock()
-		}
-		sc, c := p.next()
-		if sc == nil && c == nil {
+		sc, c := p.next(beside)
+		name := ""
+		switch {
+		case sc != nil:
+			name = "points of " + sc.name
+		case c != nil:
+			one := scenarioOf(c.Scenario)
+			sc, name = &one, c.Scenario+": "+c.String()
+		default:
 			return
 		}
-		name := ""
-		if sc != nil {
-			name = "points of " + sc.name
-		} else {
-			name = c.Scenario + ": " + c.String()
-		}
+		w := p.hostOf(t, hosts, sc.beside)
 		var r Result
 		ok := t.Run(name, func(t *testing.T) {
 			defer func() { // also when it fails in the middle
@@ -242,17 +306,9 @@ func (p *plan) work(t *testing.T) {
 				}
 				p.finish(t, r)
 			}()
-			if sc != nil {
+			if c == nil {
 				r = Result{Cell: Cell{Scenario: sc.name}, At: time.Now().UTC()}
 				r.Points = p.points(t, w, *sc)
-				p.mu.Lock()
-				p.add(p.cells(*sc, r.Points)...)
-				for _, old := range p.results {
-					if old.Scenario == sc.name {
-						p.second(old)
-					}
-				}
-				p.mu.Unlock()
 				return
 			}
 			r = Result{Cell: *c, Result: Failed, At: time.Now().UTC()}
@@ -266,20 +322,46 @@ func (p *plan) work(t *testing.T) {
 		})
 		if !ok {
 			w.Off(t)
-			w = nil
+			delete(hosts, sc.beside)
 		}
 	}
 }
 
+// hostOf takes the host for a scenario, or makes it. Who gets none must not keep the others waiting for what it has taken.
+func (p *plan) hostOf(t *testing.T, hosts map[bool]*scene.Web, beside bool) *scene.Web {
+	defer func() {
+		if hosts[beside] == nil {
+			p.mu.Lock()
+			p.busy--
+			p.changed.Broadcast()
+			p.mu.Unlock()
+		}
+	}()
+	if hosts[beside] == nil {
+		hosts[beside] = newHost(t, beside)
+	}
+	return hosts[beside]
+}
+
 // newHost is a host whose three last releases are retained, so that a cell begins as the one before it ended.
-func newHost(t *testing.T) *scene.Web {
-	w := scene.New(t, scene.Options{Faults: true, Ready: ready, Limits: limits})
+func newHost(t *testing.T, beside bool) *scene.Web {
+	w := &scene.Web{Host: host.Up(t, host.Options{})}
+	if beside {
+		w.Faults(t)
+		_, more, _ := strings.Cut(ready, "\n")
+		w.Shown(t, "../../..", "A side that takes its listener from systemd", more, "\n[service.web.probation]\n"+limits+"\n")
+	} else {
+		w.Up(t, scene.Options{Faults: true, Ready: ready, Limits: limits})
+	}
 	for _, tag := range []string{"v2", "v3"} {
 		w.MustUser(t, deploy(w.Digest(t, tag))...)
 		host.Eventually(t, tag+" to be in force", limit, func() bool {
 			r, ok := tryRead(w)
 			return ok && r.Operation.Phase == "promoted" && r.Promoted.Digest == w.Digest(t, tag) && r.Operation.Retained
 		})
+	}
+	if beside {
+		w.Settled(t)
 	}
 	w.Quiet(t)
 	return w
@@ -289,7 +371,7 @@ func newHost(t *testing.T) *scene.Web {
 // nobody would try it.
 func (p *plan) points(t *testing.T, w *scene.Web, sc scenario) []Passing {
 	trace, text, _ := sc.traced(t, w)
-	all, unknown := choose(trace)
+	all, unknown := choose(trace, sc.from)
 	for _, name := range unknown {
 		t.Errorf("the point %s is not in the table", name)
 	}
@@ -298,22 +380,15 @@ func (p *plan) points(t *testing.T, w *scene.Web, sc scenario) []Passing {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.traced++
-	for _, at := range all {
-		row, _ := fault.Find(nameIn(at.Name, 1))
-		p.met[row.Name] = true
-	}
+	p.take(sc, all)
 	t.Logf("%d points", len(all))
 	return all
 }
 
-// missing are points that no scenario passes yet; docs/recovery.md shows them as not run. A service with two sides has none.
-var missing = []string{"file.rename.*.sock", "file.renamed.*.sock"}
-
 // holdTable asserts that the scenarios meet every point of the table that is for the matrix to try, and no other.
 func (p *plan) holdTable(t *testing.T) {
 	for _, row := range fault.Points {
-		if row.By == "" && !p.met[row.Name] && !slices.Contains(missing, row.Name) {
+		if row.By == "" && !p.met[row.Name] {
 			t.Errorf("no scenario passes %s: the matrix does not try it", row.Name)
 		}
 	}
@@ -328,6 +403,16 @@ func (p *plan) summary() string {
 		seconds += r.Seconds
 	}
 	return fmt.Sprintf("%d passed, %d failed, %d not met, in %.0f s of %d hosts", count[Passed], count[Failed], count[NotMet], seconds, hosts)
+}
+
+// build is the version of the binary with fault points.
+func build(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(filepath.Dir(os.Getenv("TOAD_BIN")), "toad-faults"), "version").Output()
+	if err != nil {
+		t.Fatalf("make faults: %v", err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // machine says on what it ran.

@@ -57,9 +57,10 @@ func put(t *testing.T, w *scene.Web, name, text string) {
 type record struct {
 	Generation int
 	Promoted   struct {
-		Digest  string
-		ImageID string `json:"image_id"`
+		Digest, Side string
+		ImageID      string `json:"image_id"`
 	}
+	Drain    *struct{}
 	Refusals []struct {
 		Operation, Reason, Code string
 		Release                 struct{ Digest string }
@@ -250,7 +251,7 @@ func (x *course) finish(t *testing.T) {
 		switch {
 		case x.answered() && (r.Generation < x.generation || x.sc.prepare != nil && op.Phase == "probation" && strings.HasPrefix(x.sc.ends, "rolled")):
 			x.ask(t) // the fault came before anything was saved: nothing is owed, and the same request is taken now
-		case r.Generation >= x.generation && terminal(op.Phase) && op.Released && (op.Phase != "promoted" || op.Retained):
+		case r.Generation >= x.generation && terminal(op.Phase) && op.Released && (op.Phase != "promoted" || op.Retained) && r.Drain == nil:
 			if left = x.left(t); left == "" {
 				return
 			}

@@ -23,6 +23,10 @@ type scenario struct {
 	// request is what begins the course, or goes on with it; nil for a boot.
 	request func(t *testing.T, w *scene.Web) []string
 	boot    bool
+	not     []string // actions that are not tried
+	// beside has two sides (docs/switch.md), on a host of its own; of its course is tried what comes from a point on.
+	beside bool
+	from   string
 	// only keeps the lines of a trace that are this scenario's to try; nil keeps all.
 	only func(trace []passed) []passed
 }
@@ -44,13 +48,7 @@ var scenarios = []scenario{
 		prepare: func(t *testing.T, w *scene.Web) { // so that it is pulled each time
 			w.MustUser(t, "sh", "-c", "podman rmi -f "+w.Image(t, "crash").ID+" >/dev/null 2>&1 || true")
 		},
-		request: func(t *testing.T, w *scene.Web) []string {
-			argv := deploy(w.Digest(t, "crash"))
-			if len(read(t, w).Refusals) > 0 {
-				argv = append(argv, "--retry")
-			}
-			return argv
-		},
+		request: func(t *testing.T, w *scene.Web) []string { return again(t, w, "crash") },
 	},
 	{
 		name: "a rollback", ends: "promoted", few: every, twice: true, least: 40,
@@ -80,7 +78,18 @@ var scenarios = []scenario{
 			return few
 		},
 	},
+	{
+		name: "a good release beside", ends: "promoted", few: []string{Cut}, twice: true, least: 20, beside: true, from: "file.rename.web.sock",
+		request: func(t *testing.T, w *scene.Web) []string { return deploy(w.Digest(t, other(t, w))) },
+	},
+	{
+		name: "a bad release beside", ends: "rolled_back", least: 15, beside: true, from: "record.put.restoring", not: []string{Cut},
+		request: func(t *testing.T, w *scene.Web) []string { return again(t, w, "crash") },
+	},
 }
+
+// bad tells that the release is one to be refused.
+func (sc scenario) bad() bool { return strings.HasPrefix(sc.name, "a bad release") }
 
 func scenarioOf(name string) scenario {
 	for _, sc := range scenarios {
@@ -95,8 +104,8 @@ func deploy(digest string) []string {
 	return []string{"toad", "deploy", "web", digest, "--detach"}
 }
 
-// begin deploys and waits for the probation.
-func begin(t *testing.T, w *scene.Web, tag string) {
+// again deploys what may have been refused before.
+func again(t *testing.T, w *scene.Web, tag string) []string {
 	t.Helper()
 	argv := deploy(w.Digest(t, tag))
 	for _, r := range read(t, w).Refusals {
@@ -104,7 +113,13 @@ func begin(t *testing.T, w *scene.Web, tag string) {
 			argv = append(argv, "--retry")
 		}
 	}
-	w.MustUser(t, argv...)
+	return argv
+}
+
+// begin deploys and waits for the probation.
+func begin(t *testing.T, w *scene.Web, tag string) {
+	t.Helper()
+	w.MustUser(t, again(t, w, tag)...)
 	w.WaitPhase(t, "probation")
 }
 
