@@ -45,12 +45,12 @@ func (p proxy) Connect(t *http.Transport) {
 	t.Proxy = http.ProxyURL(p.url)
 }
 
-// Proxy goes through an HTTP proxy by CONNECT (http://, https://), or through SOCKS5 (socks5://; socks5h:// has the proxy
-// look names up).
+// Proxy goes through an HTTP proxy by CONNECT (http://, https://), or through SOCKS5 (socks5://, socks5h://). The proxy
+// looks the server's name up; a user and a password of the URL are for the proxy.
 func Proxy(u *url.URL) Transport { return proxy{u} }
 
 // Parse reads a transport as it is configured: "" or "direct", "unix:/absolute/path", or the URL of a proxy. An error
-// repeats neither a user nor a password of that URL; who knows the text registers its password with the redactor.
+// repeats neither a user nor a password of that URL.
 func Parse(text string) (Transport, error) {
 	if text == "" || text == "direct" {
 		return Direct, nil
@@ -72,6 +72,16 @@ func Parse(text string) (Transport, error) {
 		return Proxy(u), nil
 	}
 	return nil, fmt.Errorf("the transport %q is not known; write direct, unix:/path, http://host:port or socks5://host:port", u.Scheme)
+}
+
+// Password returns the password for a proxy in the text of a transport, "" if there is none: a secret to be registered.
+func Password(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return ""
+	}
+	password, _ := u.User.Password()
+	return password
 }
 
 // The longest that parts of an exchange may take; a caller's context bounds the whole.

@@ -34,7 +34,7 @@ func Read(document []byte) (*Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, plain := range []string{"text/event-stream", "application/yaml", "application/x-ndjson"} {
+	for _, plain := range []string{"text/event-stream", "application/yaml", "application/x-ndjson", "application/x-tar"} {
 		openapi3filter.RegisterBodyDecoder(plain, openapi3filter.FileBodyDecoder)
 	}
 	return &Contract{doc, router}, nil
@@ -61,6 +61,20 @@ func (c *Contract) Check(req *http.Request, status int, header http.Header, body
 	allowed := append(Codes(route.Operation.Extensions), Codes(c.Document.Extensions)...) // a trailing slash is another path
 	if code := codeOf(header, body); code != "" && !slices.Contains(allowed, code) {
 		return fmt.Errorf("%s %s: the code %s is not among its x-codes", req.Method, route.Path, code)
+	}
+	return nil
+}
+
+// CheckRequest says how a request breaks what is asked of it. The body can be read again.
+func (c *Contract) CheckRequest(req *http.Request) error {
+	route, params, err := c.router.FindRoute(req)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, err)
+	}
+	input := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
+	if err := openapi3filter.ValidateRequest(req.Context(), input); err != nil {
+		return fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, err)
 	}
 	return nil
 }

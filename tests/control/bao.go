@@ -91,7 +91,7 @@ func (w *World) login(rw http.ResponseWriter, r *http.Request) {
 	case !w.now().Before(g.expires):
 		refused(rw, http.StatusBadRequest, "error validating token: token is expired")
 		return
-	case g.superseded, g.used:
+	case g.superseded, g.used && w.env(g.env).SingleUse:
 		refused(rw, http.StatusBadRequest, "error validating claims: the grant is superseded or used")
 		return
 	}

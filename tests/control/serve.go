@@ -2,10 +2,9 @@ package control
 
 import (
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -17,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,7 +60,24 @@ func (w *World) CA() []byte { return w.ca.pem }
 
 // Serve answers on a listener over HTTPS, with Control's or Bao's handler, until the returned function is called.
 func (w *World) Serve(l net.Listener, h http.Handler) (stop func()) {
-	return serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{w.ca.leaf}, MinVersion: tls.VersionTLS12}), h)
+	return serve(w.TLS(l), h)
+}
+
+// TLS puts the servers' certificate in front of a listener.
+func (w *World) TLS(l net.Listener) net.Listener {
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{w.ca.leaf}, MinVersion: tls.VersionTLS12})
+}
+
+// Both is the two servers in one, which are told apart by their paths.
+func (w *World) Both() http.Handler {
+	control, bao := w.Control(), w.Bao()
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/agent/") {
+			control.ServeHTTP(rw, r)
+			return
+		}
+		bao.ServeHTTP(rw, r)
+	})
 }
 
 // ServePlain is Serve without TLS, for a Unix socket such as a mesh's proxy has.
@@ -90,13 +107,11 @@ func (w *World) Loopback(t testing.TB) (control, bao string) {
 	return start(w.Control()), start(w.Bao())
 }
 
-// sign makes a JWT (HS256).
+// sign makes a JWT, with a signature that OpenBao's jwt mount takes by default.
 func (w *World) sign(claims map[string]any) string {
 	b64 := base64.RawURLEncoding.EncodeToString
-	text := b64([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + b64(must(json.Marshal(claims)))
-	mac := hmac.New(sha256.New, w.signing)
-	mac.Write([]byte(text))
-	return text + "." + b64(mac.Sum(nil))
+	text := b64([]byte(`{"alg":"EdDSA","typ":"JWT"}`)) + "." + b64(must(json.Marshal(claims)))
+	return text + "." + b64(ed25519.Sign(w.signing, []byte(text)))
 }
 
 func random(n int) string {

@@ -5,6 +5,7 @@ package control
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,6 +29,7 @@ type Env struct {
 	TokenTTL      time.Duration     // 0: an hour
 	TokenMaxTTL   time.Duration     // 0: a day
 	GrantTTL      time.Duration     // 0: ten minutes
+	SingleUse     bool              // a grant is good for one login; OpenBao itself takes a JWT until it expires
 }
 
 // CheckIn is one that was answered.
@@ -66,7 +68,7 @@ type World struct {
 	mu       sync.Mutex
 	changed  chan struct{}
 	skew     time.Duration
-	signing  []byte
+	signing  ed25519.PrivateKey
 	ca       *authority
 	envs     map[string]*Env
 	bundles  map[string]map[string][]byte // by environment and sha
@@ -102,7 +104,11 @@ type version struct {
 
 // New makes a world without environments.
 func New() *World {
-	return &World{changed: make(chan struct{}), signing: []byte(random(32)), ca: newAuthority(), envs: map[string]*Env{},
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		panic(err)
+	}
+	return &World{changed: make(chan struct{}), signing: key, ca: newAuthority(), envs: map[string]*Env{},
 		bundles: map[string]map[string][]byte{}, kv: map[string][]version{}, grants: map[string]*grant{}, tokens: map[string]*token{}, secrets: map[string]bool{}}
 }
 
