@@ -23,6 +23,7 @@ var allowed = map[string][]string{
 	"agent/transport":     {},
 	"agent/protocol":      {"agent/transport", "internal/redact"},
 	"agent/bao":           {"agent/protocol", "agent/transport", "internal/redact"},
+	"agent":               {"agent/bao", "agent/protocol", "agent/transport", "probation", "quadlet", "internal/atomicfile", "internal/redact"},
 	"probation/record":    {"probation", "internal/atomicfile", "internal/fault"},
 	"unitgen":             {},
 	"unitgen/userbus":     {"unitgen", "internal/fault"},

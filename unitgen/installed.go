@@ -25,7 +25,11 @@ func Installed(p Program, pins ...string) []File {
 	if len(p.Listen) > 0 {
 		files = append(files, File{TCPSocket, tcpSocketText})
 	}
+	if p.Agent {
+		files = append(files, agentFiles()...)
+	}
 	fill := strings.NewReplacer(
+		"{agent}", p.starts("agent", "run"),
 		"{serve}", p.starts(p.serve()...),
 		"{listen}", p.streams(),
 		"{reconcile}", p.starts("reconcile"),

@@ -27,6 +27,7 @@ type Program struct {
 	Env        map[string]string // more variables
 	Listen     []string          // addresses for the API over TCP; none leaves it to the Unix socket
 	Hosts      []string          // names by which it is asked there
+	Agent      bool              // the box belongs to an environment, and checks in
 }
 
 const (

@@ -55,6 +55,13 @@ func TestInstalledUnitsAreAsRecorded(t *testing.T) {
 	for _, f := range unitgen.Installed(program, "/home/toad/.config/containers/systemd/web.container.d") {
 		golden(t, filepath.Join("testdata", "installed", f.Name), f.Text)
 	}
+	joined := program
+	joined.Agent = true
+	for _, f := range unitgen.Installed(joined) {
+		if strings.HasPrefix(f.Name, "toad-agent") {
+			golden(t, filepath.Join("testdata", "installed", f.Name), f.Text)
+		}
+	}
 	listening := program
 	listening.Listen, listening.Hosts = []string{"127.0.0.1:8686", "[::1]:8686"}, []string{"box.example.org"}
 	for _, f := range unitgen.Installed(listening) {
@@ -71,7 +78,7 @@ func TestInstalledUnitsSurviveSystemdAnalyze(t *testing.T) {
 	}
 	dir := t.TempDir()
 	p := unitgen.Program{Exe: filepath.Join(dir, "a b%i$HOME", "toad"), State: `/a "b' \x`, Enrollment: "/e f/100%.toml",
-		Listen: []string{"127.0.0.1:8686", "[::1]:8686"}, Hosts: []string{"box.example.org"}}
+		Listen: []string{"127.0.0.1:8686", "[::1]:8686"}, Hosts: []string{"box.example.org"}, Agent: true}
 	if err := os.MkdirAll(filepath.Dir(p.Exe), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // commands are all subcommands, in the order of the help.
 func commands() []func(*globals) *ffcli.Command {
 	return []func(*globals) *ffcli.Command{
-		deployCmd, shipCmd, rollbackCmd, statusCmd, logCmd, diffCmd, enrollCmd, proofCmd, tokenCmd, unpinCmd, doctorCmd, setupCmd,
+		deployCmd, shipCmd, rollbackCmd, statusCmd, logCmd, diffCmd, enrollCmd, proofCmd, tokenCmd, unpinCmd, agentCmd, doctorCmd, setupCmd,
 		completionCmd, versionCmd,
 		completeCmd, manCmd,
 		serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,
@@ -124,7 +124,7 @@ func (g *globals) prepare(c *ffcli.Command, help io.Writer) {
 func options(root *ffcli.Command, args []string) []ff.Option {
 	o := []ff.Option{ff.WithEnvVarPrefix("TOAD")}
 	for _, arg := range args {
-		if subcommand(root, arg) != nil && slices.Contains(unitCommands, arg) {
+		if subcommand(root, arg) != nil && (slices.Contains(unitCommands, arg) || arg == "agent") {
 			return o
 		}
 	}

@@ -172,6 +172,9 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 		if len(h.rollout.Program.Listen) > 0 {
 			argv = append(argv, unitgen.TCPSocket)
 		}
+		if h.rollout.Program.Agent {
+			argv = append(argv, unitgen.AgentTimer)
+		}
 		// A unit that is not there any more is no reason to leave the others.
 		if err := systemctl(ctx, runtimeDir, append(argv, "toad-reconcile.service")...); err != nil {
 			h.log.Warn("disable", "err", err)

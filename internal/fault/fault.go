@@ -14,6 +14,9 @@ type Row struct {
 // byBinary is the suite that kills at the points of binary services.
 const byBinary = "tests/binary: TestEveryPointOfABinaryServiceEndsOnOneOfTwoReleases"
 
+// byAgent is the suite that kills a tick of the agent.
+const byAgent = "tests/agent: TestATickThatIsKilledIsCarriedOn"
+
 // steps says why the steps of a write are not tried one by one by the matrix.
 const steps = "before the file changes: its rename; each step is killed in internal/atomicfile"
 
@@ -64,6 +67,10 @@ var Points = []Row{
 	{"podman.copy.after", "it is gone again", ""},
 	{"podman.load.before", "a release is about to come back from its archive", ""},
 	{"podman.load.after", "it is back", ""},
+	{"podman.secret.before", "a secret is about to be put into Podman's store", byAgent},
+	{"podman.secret.after", "it is there", byAgent},
+	{"podman.drop.before", "a secret that no bundle needs any more, or a volume, is about to go", byAgent},
+	{"podman.drop.after", "it is gone", byAgent},
 	{"release.stage.before", "the file of a binary service is about to be taken in", byBinary},
 	{"release.stage.after", "it is here, under its sha256", byBinary},
 	{"release.lay.before", "a link of the way back is about to be laid beside the one in force", byBinary},
