@@ -114,7 +114,7 @@ func (l *lab) agent() *Agent {
 }
 
 // tick is one run of toad agent run. It reports where the process died, if it did.
-func (l *lab) tick() (outcome Outcome, err error, dead string) {
+func (l *lab) tick() (outcome Outcome, dead string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			d, ok := r.(died)
@@ -125,13 +125,13 @@ func (l *lab) tick() (outcome Outcome, err error, dead string) {
 		}
 	}()
 	outcome, err = l.agent().Tick(l.t.Context())
-	return outcome, err, ""
+	return outcome, "", err
 }
 
 // must is a tick that has to end so.
 func (l *lab) must(want Outcome) error {
 	l.t.Helper()
-	outcome, err, dead := l.tick()
+	outcome, dead, err := l.tick()
 	if outcome != want || dead != "" {
 		l.t.Fatalf("the tick ended %d (%v) %s, want %d\n%s", outcome, err, dead, want, l.log.String())
 	}

@@ -301,9 +301,9 @@ func TestATickThatDiesAnywhereIsCarriedOn(t *testing.T) {
 			}
 			sha := l.publish(two)
 			l.dieAt = l.calls + n
-			_, _, dead := l.tick()
+			_, dead, _ := l.tick()
 			for range 3 {
-				l.tick()
+				_, _, _ = l.tick()
 			}
 			want, bundle, result := digestB, sha, protocol.ResultApplied
 			if bad {
