@@ -47,6 +47,7 @@ func classed(t *testing.T, err error) {
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, "application/json", `{"env_id":"env-prod-01","action":"apply","bundle_sha":"`+strings.Repeat("ab", 32)+`","variables":{"A":"b"}}`)
 	f.Add(200, "application/json", `{"env_id":"env-prod-01","action":"down","purge":true}`)
+	f.Add(200, "application/json", `{"env_id":"env-dev-01","action":"none"}`)
 	f.Add(200, "text/html", `<html>`)
 	f.Add(403, "application/problem+json", `{"code":"env_mismatch","detail":"s.the-token-of-it\u001b[2J"}`)
 	f.Fuzz(func(t *testing.T, status int, media, body string) {

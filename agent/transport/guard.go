@@ -55,7 +55,7 @@ type body struct {
 // Read implements io.Reader. The body that is as long as it may be ends as any other.
 func (b *body) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
+		p = p[:max(b.left, 0)+1]
 	}
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(context.Cause(b.ctx), ErrStalled) {

@@ -258,6 +258,25 @@ func TestOverAUnixSocket(t *testing.T) {
 	}
 }
 
+func TestHeadersHaveAnEnd(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "endless.sock")
+	l := listen(t, "unix", socket)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX: " + strings.Repeat("x", 1<<17) + "\r\nContent-Length: 2\r\n\r\n{}"))
+			c.Close()
+		}
+	}()
+	_, err := newPlace(t).tick(t, transport.Unix(socket), nil, "http://control.test", "http://bao.test")
+	if !errors.Is(err, protocol.ErrTemporary) || !strings.Contains(err.Error(), "header") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What a mesh's library has to offer is a function to dial with, and no more is needed.
 func TestAMeshIsAFunctionToDialWith(t *testing.T) {
 	p := newPlace(t)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // What a Fault does with a request.
@@ -21,6 +20,9 @@ const (
 	Expire = "expire" // ends the bearer's token first, then goes on as usual
 	After  = "after"  // the request is carried out, and its answer is lost
 )
+
+// Portal is where Moved leads.
+const Portal = "/portal"
 
 // Fault breaks the requests whose method and path, as "POST /v1/agent/lease", hold Match.
 type Fault struct {
@@ -86,7 +88,7 @@ func (w *World) broken(server string, bearer func(*http.Request) string, refuse 
 		defer func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.requests = append(w.requests, Request{time.Now(), server, r.Method, r.URL.Path, env, box, rec.status})
+			w.requests = append(w.requests, Request{w.now(), server, r.Method, r.URL.Path, env, box, rec.status})
 			close(w.changed)
 			w.changed = make(chan struct{})
 		}()
@@ -121,7 +123,7 @@ func (f *Fault) play(rw http.ResponseWriter, r *http.Request, refuse func(http.R
 		rw.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(rw, "<!doctype html><title>Welcome to the hotel</title><form>Room number</form>")
 	case Moved:
-		http.Redirect(rw, r, "https://portal.invalid/login", http.StatusFound)
+		http.Redirect(rw, r, Portal, http.StatusFound)
 	case Stall:
 		rw.Header().Set("Content-Type", media)
 		fmt.Fprint(rw, "{")

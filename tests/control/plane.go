@@ -146,6 +146,7 @@ func (w *World) bundle(rw http.ResponseWriter, r *http.Request, t *token) {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	rw.Header().Set("Content-Type", "application/x-tar")
+	rw.Header().Set("Content-Length", fmt.Sprint(len(tar)))
 	_, _ = rw.Write(tar)
 }
 

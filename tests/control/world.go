@@ -67,6 +67,7 @@ type Request struct {
 type World struct {
 	mu       sync.Mutex
 	changed  chan struct{}
+	clock    func() time.Time
 	skew     time.Duration
 	signing  ed25519.PrivateKey
 	ca       *authority
@@ -108,7 +109,7 @@ func New() *World {
 	if err != nil {
 		panic(err)
 	}
-	return &World{changed: make(chan struct{}), signing: key, ca: newAuthority(), envs: map[string]*Env{},
+	return &World{clock: time.Now, changed: make(chan struct{}), signing: key, ca: newAuthority(), envs: map[string]*Env{},
 		bundles: map[string]map[string][]byte{}, kv: map[string][]version{}, grants: map[string]*grant{}, tokens: map[string]*token{}, secrets: map[string]bool{}}
 }
 
@@ -201,14 +202,21 @@ func (w *World) each(env, box string, change func(*token)) {
 	}
 }
 
-// Advance lets the servers' clock go ahead of the host's.
+// Advance lets the servers' clock go ahead.
 func (w *World) Advance(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.skew += d
 }
 
-func (w *World) now() time.Time { return time.Now().Add(w.skew) }
+// SetClock has the servers read another clock than the host's.
+func (w *World) SetClock(now func() time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock = now
+}
+
+func (w *World) now() time.Time { return w.clock().Add(w.skew) }
 
 // Secrets is every value, grant, token and accessor there ever was: what must be found nowhere on a box but where it belongs.
 func (w *World) Secrets() []string {
