@@ -31,6 +31,11 @@ func TestTheTableOfTruthsIsTrue(t *testing.T) {
 			t.Errorf("there is no %s", m[1])
 		}
 	}
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| 1") || strings.HasPrefix(line, "| 2") || strings.HasPrefix(line, "| 3") {
+			holdRow(t, cells[1], cells[2])
+		}
+	}
 	listed := map[string]bool{}
 	for _, m := range regexp.MustCompile("`([1-3]-[a-z-]+)`").FindAllStringSubmatch(table, -1) {
 		listed[m[1]] = true
@@ -49,6 +54,50 @@ func TestTheTableOfTruthsIsTrue(t *testing.T) {
 	for name := range listed {
 		t.Errorf("there is no mutant %s", name)
 	}
+}
+
+var (
+	testName = regexp.MustCompile(`Test[A-Za-z0-9]+`)
+	ofRules  = regexp.MustCompile(`the rules:[^;]*`)
+)
+
+// holdRow asserts that a truth names the tests that its mutants name, and that those under "the rules", and no others, need
+// no host.
+func holdRow(t *testing.T, tests, mutants string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile("`([1-3]-[a-z-]+)`").FindAllStringSubmatch(mutants, -1) {
+		for _, h := range mutantHead.FindAllStringSubmatch(source(t, "tests/mutants/"+m[1]+".patch"), -1) {
+			run := testName.FindString(h[2])
+			if h[1] == "test" && !strings.Contains(tests, run) {
+				t.Errorf("%s is seen by %s, which its truth does not name", m[1], run)
+			}
+		}
+	}
+	suites := functions(t, "tests")
+	rules := strings.Join(ofRules.FindAllString(tests, -1), " ")
+	for _, name := range testName.FindAllString(tests, -1) {
+		if inRules := strings.Contains(rules, "`"+name+"`"); inRules == suites[name] {
+			t.Errorf("%s stands under the wrong heading", name)
+		}
+	}
+}
+
+// functions are the tests below a folder.
+func functions(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			for _, m := range regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`).FindAllStringSubmatch(source(t, path), -1) {
+				all[m[1]] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 var (

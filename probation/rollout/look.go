@@ -96,18 +96,31 @@ func (r *Rollout) lookAt(ctx context.Context, name string) error {
 	if op := svc.Active(); op != nil {
 		return r.lookAtActive(ctx, *op)
 	}
-	want, known := r.wantedPins(svc)
-	if !known || svc.Operation == nil {
-		return nil
-	}
-	wrong, err := r.differing(want)
-	if err == nil && len(wrong) > 0 {
-		err = r.putRight(ctx, *svc.Operation, want, wrong)
-	}
-	if err != nil {
+	want, err := r.keepPins(ctx, svc)
+	if err != nil || want == nil {
 		return err
 	}
 	return r.tellBinding(ctx, *svc.Operation, want)
+}
+
+// changedPins are the pins that a service with nothing under way is to have, and the units of which they are others. want is
+// nil where the record does not tell.
+func (r *Rollout) changedPins(svc probation.Service) (want map[string]string, wrong []string, err error) {
+	want, known := r.wantedPins(svc)
+	if !known || svc.Operation == nil {
+		return nil, nil, nil
+	}
+	wrong, err = r.differing(want)
+	return want, wrong, err
+}
+
+// keepPins puts such pins right, and tells.
+func (r *Rollout) keepPins(ctx context.Context, svc probation.Service) (want map[string]string, err error) {
+	want, wrong, err := r.changedPins(svc)
+	if err == nil && len(wrong) > 0 {
+		err = r.putRight(ctx, *svc.Operation, want, wrong)
+	}
+	return want, err
 }
 
 // lookAtActive holds the pins against the operation's phase. On probation they are put right, and what wins over them is

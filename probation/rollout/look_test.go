@@ -88,6 +88,23 @@ func TestALookPutsBackWhatOthersTook(t *testing.T) {
 	})
 }
 
+// What others changed while the user manager was down never runs: the pin is as recorded before the unit starts.
+func TestABootStartsTheReleaseInForceWhateverItsPinSays(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.until(l.accept(v2))
+		l.until(l.accept(v3))
+		want := l.pinText()
+		if err := os.WriteFile(l.dirs.Pins().Path(unit), []byte(strings.ReplaceAll(want, v3.RepoDigests[0], v2.RepoDigests[0])), 0o644); err != nil || l.pinText() == want {
+			l.t.Fatal(err, want)
+		}
+		l.boot(0)
+		if l.run.ImageID != v3.ID || l.pinText() != want || l.logLines() != 1 {
+			l.t.Errorf("%.1s runs, %d lines, pin\n%s", l.run.ImageID, l.logLines(), l.pinText())
+		}
+		l.sound("after the boot")
+	})
+}
+
 // However an unpin is cut short, its repetition and a look both come to no pin.
 func TestAnUnpinThatDiesIsCarriedOn(t *testing.T) {
 	for _, after := range []bool{false, true} {

@@ -65,7 +65,7 @@ func (r *Rollout) Reconcile(ctx context.Context) error {
 	var wrote bool
 	visitErr := r.each(func(svc probation.Service) error {
 		if svc.Active() == nil {
-			return r.settleDoor(ctx, svc)
+			return r.settleDecided(ctx, svc)
 		}
 		unlock, err := r.lockSoon(ctx, svc.Name)
 		if err != nil {
@@ -138,20 +138,26 @@ func (r *Rollout) settlePins(ctx context.Context, name string) (svc probation.Se
 	return svc, changed, nil
 }
 
-// settleDoor makes the door of a service with nothing under way lead to the side in force.
-func (r *Rollout) settleDoor(ctx context.Context, svc probation.Service) error {
-	if r.CheckDoor(svc) == nil {
-		return nil
+// settleDecided makes the pins and the door of a service with nothing under way those of the release in force, before its
+// units start: what others changed while the user manager was down would run else, and of a group only in part.
+func (r *Rollout) settleDecided(ctx context.Context, svc probation.Service) error {
+	_, wrong, err := r.changedPins(svc)
+	if err != nil || len(wrong) == 0 && r.CheckDoor(svc) == nil {
+		return err
 	}
 	unlock, err := r.lockSoon(ctx, svc.Name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if svc, err = r.Records.Service(svc.Name); err != nil {
+	if svc, err = r.Records.Service(svc.Name); err != nil || svc.Active() != nil {
 		return err
 	}
-	return r.keepDoor(ctx, svc)
+	if err := r.keepDoor(ctx, svc); err != nil {
+		return err
+	}
+	_, err = r.keepPins(ctx, svc)
+	return err
 }
 
 func (r *Rollout) settlePin(op probation.Operation, b probation.UnitBefore, changed bool) (bool, error) {

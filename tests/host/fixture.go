@@ -221,6 +221,20 @@ func (h *Host) FaultsMet(t testing.TB) int {
 	return n
 }
 
+// Tree is the folder that is laid over every host.
+func Tree(t testing.TB) string { return fixtures(t).tree }
+
+// Images are what the tags of the sample repository stand for.
+func Images(t testing.TB) map[string]Image { return fixtures(t).images }
+
+// Base is the disk of a host that has more packages, separated by commas; nobody may write to it.
+func Base(t testing.TB, packages string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(repo(t), "scripts/testhost"), "base")
+	cmd.Env = append(os.Environ(), "TOAD_HOST_PACKAGES="+packages)
+	return run(t, cmd)
+}
+
 // testhost runs the script and returns its trimmed output.
 func testhost(t testing.TB, args ...string) string {
 	t.Helper()

@@ -52,7 +52,7 @@ func TestEveryPointEndsOnOneOfTwoReleases(t *testing.T) {
 		for i := range hosts {
 			t.Run(fmt.Sprintf("host %d", i+1), func(t *testing.T) {
 				t.Parallel()
-				p.work(t, i == 0)
+				p.work(t, p.whole || i == 0)
 			})
 		}
 	})
@@ -192,8 +192,8 @@ func (p *plan) take(sc scenario, points []Passing) {
 	}
 }
 
-// next hands out a scenario to trace, or a cell; both nil when there will be nothing more for the one who asks. One host with
-// two sides is enough.
+// next hands out a scenario to trace, or a cell; both nil when there will be nothing more for the one who asks. For the few
+// cells one host with two sides is enough.
 func (p *plan) next(beside bool) (*scenario, *Cell) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
