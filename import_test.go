@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"unitgen":             {},
 	"unitgen/userbus":     {"unitgen", "internal/fault"},
 	"podmanc":             {"internal/atomicfile", "internal/fault", "internal/redact"},
-	"quadlet":             {"probation", "internal/atomicfile", "internal/fault"},
+	"quadlet":             {"probation", "unitgen", "internal/atomicfile", "internal/fault"}, // a pin names what unitgen names
 	"probation/watch":     {"probation", "probation/record", "unitgen"},
 	"probation/rollout":   {"probation", "probation/record", "quadlet", "unitgen", "internal/atomicfile"},
 	"probation/proof":     {},

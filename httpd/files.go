@@ -26,8 +26,6 @@ func (e *FileError) Error() string { return e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
 const (
-	// maxFile is how large a file may be, in bytes.
-	maxFile = 512 << 20
 	// fileStep is how long a file may stand still on its way here, fileLimit how long all of it may take.
 	fileStep  = 30 * time.Second
 	fileLimit = 30 * time.Minute
@@ -45,8 +43,8 @@ func (s *Server) putFile(c *call) error {
 	switch size := c.r.ContentLength; {
 	case size < 1:
 		return invalid("send the file as the body, with its Content-Length")
-	case size > maxFile:
-		return refuse(http.StatusRequestEntityTooLarge, CodeTooLarge, fmt.Sprintf("the file has %d MiB, and %d MiB is the most", size>>20, maxFile>>20))
+	case size > s.MaxFile:
+		return refuse(http.StatusRequestEntityTooLarge, CodeTooLarge, fmt.Sprintf("the file has %d MiB, and %d MiB is the most", size>>20, s.MaxFile>>20))
 	}
 	e, err := s.enrollment(name)
 	if err != nil {
@@ -60,7 +58,7 @@ func (s *Server) putFile(c *call) error {
 	_ = control.SetWriteDeadline(s.now().Add(fileLimit))
 	ctx, cancel := context.WithTimeout(c.r.Context(), fileLimit)
 	defer cancel()
-	body := &steps{from: http.MaxBytesReader(c, c.r.Body, maxFile), control: control}
+	body := &steps{from: http.MaxBytesReader(c, c.r.Body, s.MaxFile), control: control}
 	err = s.Files.Stage(ctx, e, digest, c.r.ContentLength, body)
 	var wrong *FileError
 	switch {

@@ -49,7 +49,7 @@ func (s *shelf) Stage(_ context.Context, e probation.Enrollment, digest string, 
 
 func TestAFileIsTakenInOrRefused(t *testing.T) {
 	files := &shelf{held: map[string]int64{}}
-	f := start(t, func(s *Server) { s.Files = files })
+	f := start(t, func(s *Server) { s.Files, s.MaxFile = files, 512<<20 })
 	large := bytes.Repeat([]byte("x"), 4<<20)
 	for range 2 { // it may be repeated
 		if err := f.client().PutFile(t.Context(), "web", one, int64(len(large)), bytes.NewReader(large)); err != nil {
@@ -83,7 +83,7 @@ func TestAFileIsTakenInOrRefused(t *testing.T) {
 		}
 	}
 	var p *api.Problem
-	if err := f.client().PutFile(t.Context(), "web", one, maxFile+1, zeros{}); !errors.As(err, &p) || p.Code != "body_too_large" {
+	if err := f.client().PutFile(t.Context(), "web", one, 512<<20+1, zeros{}); !errors.As(err, &p) || p.Code != "body_too_large" {
 		t.Errorf("a file that is too large: %v", err)
 	}
 

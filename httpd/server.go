@@ -80,6 +80,7 @@ type Options struct {
 	Tokens      Tokens
 	Proofs      Proofs
 	Files       Files
+	MaxFile     int64 // how large one of them may be, in bytes
 	// Hosts are the names by which the API is asked over TCP, beside those of the loopback, in lower case.
 	Hosts   []string
 	Planner Planner

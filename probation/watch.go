@@ -294,7 +294,7 @@ func (w *Watch) count(i int, u UnitSample) {
 		seen.Invocation = u.Invocation
 	}
 	seen.Restarts = u.Restarts
-	if !w.Files && unheard(*seen, u) && u.Invocation != seen.Silent {
+	if w.unheard(*seen, u) && u.Invocation != seen.Silent {
 		seen.Unheard++
 		seen.Silent = u.Invocation
 	}
@@ -310,10 +310,13 @@ func (w *Watch) count(i int, u UnitSample) {
 // 126, which an entrypoint that cannot be executed gives as well; only Podman's words tell them apart.
 func PodmanFailed(exitStatus int) bool { return exitStatus == 125 || exitStatus == 126 }
 
+// PodmanFailed reports whether Podman could not run the container of a unit.
+func (w *Watch) PodmanFailed(s Seen) bool { return !w.Files && PodmanFailed(s.ExitStatus) }
+
 // unheard reports whether systemd has heard nothing of a container although Podman was to say that it runs, or none was
 // seen. On a loaded host Podman's word to systemd is now and then lost with the process that was to say it.
-func unheard(s Seen, u UnitSample) bool {
-	return u.Result == "protocol" && u.ExitStatus == 0 && (!u.OwnReady || s.Container == "" && u.Container == "")
+func (w *Watch) unheard(s Seen, u UnitSample) bool {
+	return !w.Files && u.Result == "protocol" && u.ExitStatus == 0 && (!u.OwnReady || s.Container == "" && u.Container == "")
 }
 
 // killed is how a process ends that got SIGKILL. No program does that to itself: somebody did, or the kernel for want of
@@ -328,9 +331,9 @@ func (w *Watch) unitVerdict(i int, u UnitSample, left time.Duration) Verdict {
 		switch {
 		case seen.ExitStatus == killed && !u.MemoryLimit:
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": it was killed from outside, or the host was out of memory"
-		case !w.Files && unheard(seen, u):
+		case w.unheard(seen, u):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman did not say that the container runs"
-		case !w.Files && PodmanFailed(seen.ExitStatus):
+		case w.PodmanFailed(seen):
 			v.Code, v.Reason = CodeInterrupted, v.Reason+": Podman could not run the container"
 		case seen.Foreign > 0 && seen.restarts()-seen.Foreign <= w.Budget:
 			v.Code = CodeInterrupted // somebody else restarted it; that tells nothing of the release

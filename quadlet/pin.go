@@ -12,6 +12,7 @@ import (
 
 	"toad/internal/atomicfile"
 	"toad/probation"
+	"toad/unitgen"
 )
 
 // Pin is the drop-in by which toad makes a unit run one release.
@@ -63,7 +64,7 @@ func (p Pin) Text() string {
 	line(!p.File, "Label="+operationLabel+"=%s", p.Operation)
 	line(!p.File && byID, "Label="+digestLabel+"=%s", p.Digest)
 	line(p.Fenced || p.File, "[Service]")
-	line(p.File, "Environment="+operationVar+"=%s", p.Operation)
+	line(p.File, "Environment="+unitgen.OperationVar+"=%s", p.Operation)
 	line(p.Fenced, "ExecCondition=/usr/bin/test -n ${%s}", p.AdmissionVar)
 	line(p.File, "[%s]", pinSection)
 	line(p.File, "File=%s", p.Reference)
@@ -91,7 +92,7 @@ func ParsePin(text string) (Pin, error) {
 			p.Reference, p.File = each.Value, true
 		case each.Section == pinSection && each.Key == "Digest":
 			p.Digest = each.Value
-		case each.Key == "Environment" && key == operationVar:
+		case each.Key == "Environment" && key == unitgen.OperationVar:
 			p.Operation = value
 		case each.Key == "Image":
 			p.Reference = each.Value

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"toad/unitgen"
 )
 
 // A binary service has one plain unit of the user's. Its ExecStart runs a link in toad's state folder, and where the link
@@ -15,9 +17,6 @@ import (
 
 // Plain reports whether a unit of an enrollment is a plain one, and not a Quadlet file.
 func Plain(unit string) bool { return filepath.Ext(unit) == ".service" }
-
-// operationVar is the variable by which a process tells the operation it was started for, as a container does by its label.
-const operationVar = "TOAD_OPERATION"
 
 // Link is what the unit of a binary service must run.
 func (d Dirs) Link(service string) string { return filepath.Join(d.Live, service) }
@@ -155,8 +154,8 @@ func verifyPlain(d Dirs, p Pin, g Generated) error {
 		return broken("ExecStart=", runsElse(g, link), quoted(link), sets("Service/ExecStart"))
 	}
 	if g.Operation != p.Operation {
-		return broken(operationVar, quoted(g.Operation), quoted(p.Operation), func(s Setting) bool {
-			return s.Section == "Service" && (s.Key == "Environment" && (s.Value == "" || strings.Contains(s.Value, operationVar)) || s.Key == "UnsetEnvironment")
+		return broken(unitgen.OperationVar, quoted(g.Operation), quoted(p.Operation), func(s Setting) bool {
+			return s.Section == "Service" && (s.Key == "Environment" && (s.Value == "" || strings.Contains(s.Value, unitgen.OperationVar)) || s.Key == "UnsetEnvironment")
 		})
 	}
 	for _, check := range []func(Pin, Generated) *mismatch{verifyFence, verifyOrder} {

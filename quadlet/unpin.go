@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"toad/internal/atomicfile"
+	"toad/unitgen"
 )
 
 // Units lists the Quadlet files that have a pin, whatever is in it, sorted.
@@ -88,7 +89,7 @@ func VerifyUnpinned(g Generated) (image string, err error) {
 		return "", &BindingError{Unit: g.Unit, What: m.what, Have: m.have, Want: m.want}
 	}
 	if g.Operation != "" {
-		return "", &BindingError{Unit: g.Unit, What: operationVar, Have: quoted(g.Operation), Want: "none"}
+		return "", &BindingError{Unit: g.Unit, What: unitgen.OperationVar, Have: quoted(g.Operation), Want: "none"}
 	}
 	run, err := theRun(g, "")
 	if err != nil {

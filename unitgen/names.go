@@ -48,7 +48,8 @@ func number(n int) string {
 	return "-" + strconv.Itoa(n)
 }
 
-// OperationVar is the variable by which the pin of a plain unit tells its processes the operation they belong to.
+// OperationVar is the variable by which the pin of a plain unit tells its processes the operation they belong to, as a
+// container has a label.
 const OperationVar = "TOAD_OPERATION"
 
 // AdmissionVar names the variable of the user manager that admits an operation's candidate: TOAD_ADMITTED_web_g7.

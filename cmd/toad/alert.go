@@ -205,7 +205,16 @@ func idleSide(svc probation.Service, unit string) bool {
 
 // lastLines are the last lines of an invocation, without what must not be told.
 func (h *host) lastLines(ctx context.Context, op probation.Operation, invocation string) []string {
-	lines := journalLines(ctx, invocation)
+	return h.redacted(ctx, op, journalLines(ctx, invocation, entry.worthTelling))
+}
+
+// podmansLines are those of them that Podman wrote about itself. An application's output comes through conmon, or under
+// its own name.
+func (h *host) podmansLines(ctx context.Context, op probation.Operation, invocation string) []string {
+	return h.redacted(ctx, op, journalLines(ctx, invocation, entry.ofPodman))
+}
+
+func (h *host) redacted(ctx context.Context, op probation.Operation, lines []string) []string {
 	r := h.redactor(ctx, op)
 	for i, l := range lines {
 		lines[i] = r.Line(l)

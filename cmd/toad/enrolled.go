@@ -34,7 +34,8 @@ type enrolled struct {
 	own     *quadlet.File // the operator's last good one
 	file    *quadlet.File // with what bundles have brought
 	invalid error
-	stamp   string
+	stamp   string // of the file as it was read last
+	text    string // that was read then, kept while the stamp alone does not tell
 }
 
 // Enrollment returns what the operator says of a service.
@@ -88,11 +89,15 @@ func (e *enrolled) Invalid() error {
 func (e *enrolled) current() *quadlet.File {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	stamp := e.look()
-	if stamp != "" && stamp == e.stamp {
+	stamp, settled := e.look()
+	text := e.text
+	if !settled || stamp != e.stamp {
+		text = e.readAll()
+	}
+	if stamp == e.stamp && text == e.text {
 		return e.file
 	}
-	e.stamp = stamp
+	e.stamp, e.text = stamp, text
 	own, err := quadlet.Load(e.path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing {
@@ -132,33 +137,56 @@ func (e *enrolled) with(brought []probation.Enrollment) *quadlet.File {
 	return &file
 }
 
-// look tells one state of all files from another; "" when one may change again within the clock's grain.
-func (e *enrolled) look() string {
-	paths, _ := filepath.Glob(filepath.Join(e.folder, "*.toml"))
-	var all []string
-	for _, path := range append([]string{e.path}, paths...) {
-		stamp := lookAt(path)
-		if stamp == "" {
-			return ""
-		}
-		all = append(all, stamp)
-	}
-	return strings.Join(all, "\n")
+// paths are all files that tell of services.
+func (e *enrolled) paths() []string {
+	brought, _ := filepath.Glob(filepath.Join(e.folder, "*.toml"))
+	return append([]string{e.path}, brought...)
 }
 
-func lookAt(path string) string {
+// look tells one state of all files from another. One that is not settled may change within the clock's grain, and then
+// only the text tells.
+func (e *enrolled) look() (stamp string, settled bool) {
+	settled = true
+	for _, path := range e.paths() {
+		one, ok := lookAt(path)
+		stamp, settled = stamp+one+"\n", settled && ok
+	}
+	return stamp, settled
+}
+
+func lookAt(path string) (stamp string, settled bool) {
 	info, err := os.Stat(path)
+	if err != nil {
+		return err.Error(), true
+	}
+	stamp, settled = fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode()), true
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		stamp += fmt.Sprint(" ", st.Ino, st.Uid, st.Ctim)
+		settled = time.Since(time.Unix(st.Ctim.Unix())) >= 2*time.Second
+	}
+	return stamp, settled
+}
+
+func (e *enrolled) readAll() string {
+	var all []string
+	for _, path := range e.paths() {
+		all = append(all, readText(path))
+	}
+	return strings.Join(all, "\x00")
+}
+
+// readText is the file's text as far as it is compared; what keeps it from being read is told by who parses it. A pipe
+// would not end.
+func readText(path string) string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 1<<20 {
+		return ""
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	stamp := fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode())
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		stamp += fmt.Sprint(" ", st.Ino, st.Uid, st.Ctim)
-		if time.Since(time.Unix(st.Ctim.Unix())) < 2*time.Second {
-			return ""
-		}
-	}
-	return stamp
+	return string(text)
 }
 
 func (e *enrolled) keep() {

@@ -113,13 +113,10 @@ func (f files) At() (string, error)            { return f.store.At(f.e.Name) }
 func (f files) Turn(to string) (bool, error)   { return f.store.Turn(f.e.Name, to) }
 func (f files) Lay(to string) error            { return f.store.Lay(f.e.Name, to) }
 
-// mainProcess names the main process of a plain unit.
-func mainProcess(s unitgen.State) string { return releases.Process(s.MainPID) }
-
-// runsAs names what runs as a unit, of whatever kind.
+// runsAs names what runs as a unit, of whatever kind: a container by its id, or the main process of a plain unit.
 func runsAs(s unitgen.State) string {
 	if isPlain(s) {
-		return mainProcess(s)
+		return releases.Process(s.MainPID)
 	}
 	return payload(s.ControlGroup)
 }

@@ -142,9 +142,8 @@ type entry struct {
 // keptLines is how many of the last lines of an invocation are kept.
 const keptLines = 20
 
-// journalLines returns the last lines that an invocation of a user unit logged, oldest first: the application's own, and
-// Podman's errors.
-func journalLines(ctx context.Context, invocation string) []string {
+// journalLines returns the last lines that an invocation of a user unit logged and that are wanted, oldest first.
+func journalLines(ctx context.Context, invocation string, wanted func(entry, string) bool) []string {
 	if invocation == "" {
 		return nil
 	}
@@ -161,7 +160,7 @@ func journalLines(ctx context.Context, invocation string) []string {
 		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}
-		if text := e.text(); strings.TrimSpace(text) != "" && e.worthTelling(text) {
+		if text := e.text(); strings.TrimSpace(text) != "" && wanted(e, text) {
 			lines = append(lines, fmt.Sprintf("%.500s", text))
 		}
 	}
@@ -182,6 +181,11 @@ func (e entry) text() string {
 		return strings.TrimRight(string(b), "\n")
 	}
 	return ""
+}
+
+// ofPodman tells Podman's own words from those of the container it ran.
+func (e entry) ofPodman(string) bool {
+	return e.Command == "podman" && e.Container == "" && e.Event == ""
 }
 
 // worthTelling leaves out what Podman and its helpers tell of themselves while all is well.

@@ -67,15 +67,8 @@ func (h *host) unproven(ctx context.Context, op probation.Operation, rel probati
 		return "the proof policy cannot be read, so no new release is taken: " + err.Error()
 	}
 	want := proof.Wanted{Service: op.Service, Repository: op.Enrollment.Image, Platform: platform(), Digests: digestsOf(rel)}
-	for _, req := range p.For(op.Service) {
-		missing := req.Missing(ctx, want, h.proofs(want))
-		if missing != nil && req.Carry == proof.Registry && ask && want.Repository != "" {
-			missing = h.fetchProof(ctx, req, want, missing)
-		}
-		if missing != nil {
-			return fmt.Sprintf("%s is required to be proven by %s: %v; deploy it there first, carry its proof here with toad proof put, or wait for it with --wait-proof 30m",
-				rel.Digest, req.Prover, missing)
-		}
+	if err := p.Unproven(ctx, want, proofsOf{h}, ask); err != nil {
+		return err.Error()
 	}
 	return ""
 }
@@ -88,13 +81,15 @@ func digestsOf(rel probation.Release) []string {
 	return all
 }
 
-// proofs are the proofs on this host about a release.
-func (h *host) proofs(w proof.Wanted) [][]byte {
+// proofsOf lends to the policy the proofs that are on this host, and those that are attached to images.
+type proofsOf struct{ h *host }
+
+func (p proofsOf) Here(w proof.Wanted) [][]byte {
 	var all [][]byte
 	for _, d := range w.Digests {
-		found, err := h.records.Proofs(w.Service, d)
+		found, err := p.h.records.Proofs(w.Service, d)
 		if err != nil {
-			h.log.Warn("proofs cannot be read", "service", w.Service, "err", err)
+			p.h.log.Warn("proofs cannot be read", "service", w.Service, "err", err)
 		}
 		for _, prover := range slices.Sorted(maps.Keys(found)) {
 			all = append(all, found[prover])
@@ -103,24 +98,18 @@ func (h *host) proofs(w proof.Wanted) [][]byte {
 	return all
 }
 
-// fetchProof looks for a proof beside the image in its registry. One that counts is kept; else it says what is missing.
-func (h *host) fetchProof(ctx context.Context, req proof.Requirement, w proof.Wanted, missing error) error {
+func (p proofsOf) Beside(ctx context.Context, w proof.Wanted) ([][]byte, error) {
+	var all [][]byte
 	for _, d := range w.Digests {
-		found, err := h.podman.Attached(ctx, w.Repository+"@"+d, proof.ArtifactType, proof.MaxEnvelope)
+		found, err := p.h.podman.Attached(ctx, w.Repository+"@"+d, proof.ArtifactType, proof.MaxEnvelope)
 		if err != nil {
-			return fmt.Errorf("%w; the registry could not be asked: %w", missing, err)
+			return nil, err
 		}
-		for _, envelope := range found {
-			if err := req.Missing(ctx, w, [][]byte{envelope}); err != nil {
-				missing = err
-				continue
-			}
-			s, err := proof.Read(envelope)
-			if err == nil {
-				err = h.records.PutProof(w.Service, s.Predicate.Prover, s.Digests(), envelope)
-			}
-			return err
-		}
+		all = append(all, found...)
 	}
-	return missing
+	return all, nil
+}
+
+func (p proofsOf) Keep(w proof.Wanted, s proof.Statement, envelope []byte) error {
+	return p.h.records.PutProof(w.Service, s.Predicate.Prover, s.Digests(), envelope)
 }

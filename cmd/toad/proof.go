@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -225,16 +223,6 @@ func (h proofs) PutProof(ctx context.Context, service, digest string, envelope [
 	bad := func(err error) error {
 		return &httpd.ProofError{Code: probation.CodeInvalid, Err: fmt.Errorf("this proof is not taken: %w", err)}
 	}
-	s, err := proof.Read(envelope)
-	if err != nil {
-		return bad(err)
-	}
-	if s.Predicate.Service != service {
-		return bad(fmt.Errorf("it is about the service %.80s", s.Predicate.Service))
-	}
-	if !slices.Contains(s.Digests(), digest) {
-		return bad(fmt.Errorf("it is about %s", s.Digests()[0]))
-	}
 	p, err := policy()
 	if err != nil {
 		return bad(fmt.Errorf("the proof policy of this host cannot be read: %w", err))
@@ -243,18 +231,9 @@ func (h proofs) PutProof(ctx context.Context, service, digest string, envelope [
 	if err != nil {
 		return err
 	}
-	want := proof.Wanted{Service: service, Repository: e.Image, Platform: platform(), Digests: []string{digest}}
-	var faults []error
-	for _, req := range p.For(service) {
-		missing := req.Missing(ctx, want, [][]byte{envelope})
-		if missing == nil {
-			faults = nil
-			break
-		}
-		faults = append(faults, missing)
-	}
-	if len(faults) > 0 {
-		return bad(errors.Join(faults...))
+	s, err := p.Takes(ctx, proof.Wanted{Service: service, Repository: e.Image, Platform: platform(), Digests: []string{digest}}, envelope)
+	if err != nil {
+		return bad(err)
 	}
 	return h.records.PutProof(service, s.Predicate.Prover, s.Digests(), envelope)
 }

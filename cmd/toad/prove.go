@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"toad/internal/atomicfile"
 	"toad/probation"
 	"toad/probation/proof"
 	"toad/probation/watch"
@@ -33,7 +28,7 @@ func (h *host) prove(ctx context.Context) error {
 	}
 	all := []error{h.nag(p, names)}
 	for _, n := range names {
-		if !p.Proves(n) && len(p.For(n)) == 0 {
+		if !p.Concerns(n) {
 			continue
 		}
 		if err := h.proveService(ctx, p, n); err != nil {
@@ -46,17 +41,10 @@ func (h *host) prove(ctx context.Context) error {
 // promoted is told of each promotion, and has the proof looked for when it may be due.
 func (h *host) promoted(ctx context.Context, op probation.Operation) {
 	p, err := policy()
-	if err != nil || !p.Proves(op.Service) && len(p.For(op.Service)) == 0 {
+	if err != nil || !p.Concerns(op.Service) {
 		return
 	}
-	h.rollout.ProveIn(ctx, op.ID, afterOf(p))
-}
-
-func afterOf(p proof.Policy) time.Duration {
-	if p.Prove != nil {
-		return p.Prove.After
-	}
-	return proof.DefaultAfter
+	h.rollout.ProveIn(ctx, op.ID, p.After())
 }
 
 func (h *host) proveService(ctx context.Context, p proof.Policy, name string) error {
@@ -64,7 +52,7 @@ func (h *host) proveService(ctx context.Context, p proof.Policy, name string) er
 	if err != nil || svc.Promoted == nil || svc.Promoted.Generation == 0 || svc.Active() != nil {
 		return nil // a damaged one is told elsewhere
 	}
-	since, left, err := h.rollout.RunsWell(ctx, svc, afterOf(p))
+	since, left, err := h.rollout.RunsWell(ctx, svc, p.After())
 	if err != nil {
 		h.log.Info("not proven: "+err.Error(), "service", name)
 		return nil
@@ -98,9 +86,7 @@ func (h *host) mint(ctx context.Context, by proof.Prove, svc probation.Service, 
 	if err != nil {
 		return err
 	}
-	if shipped := svc.Operation.Enrollment.Binary() && len(digests) == 1; shipped {
-		by.Carry = "" // there is nothing in a registry to attach it to
-	}
+	pulled := !svc.Operation.Enrollment.Binary() || len(digests) > 1 // a file that was shipped has no artifact
 	op := probation.OperationID(svc.Name, rel.Generation)
 	restarts := 0
 	for _, s := range h.records.Watch(op).Seen {
@@ -112,7 +98,7 @@ func (h *host) mint(ctx context.Context, by proof.Prove, svc probation.Service, 
 	if err != nil {
 		return err
 	}
-	if by.Carry == proof.Registry {
+	if by.Carried(pulled) == proof.Registry {
 		if err := h.podman.Attach(ctx, ref, proof.ArtifactType, envelope); err != nil {
 			return err
 		}
@@ -170,37 +156,17 @@ func readKey(path string) (proof.PrivateKey, error) {
 // nag says every hour which services were once held to proofs and are no more. To take a requirement away is the way
 // around it in an emergency; it is not to be forgotten.
 func (h *host) nag(p proof.Policy, names []string) error {
-	path := filepath.Join(h.records.Dir(), "proofs", "required.json")
-	var once []string
-	if data, err := os.ReadFile(path); err == nil {
-		_ = json.Unmarshal(data, &once)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	once, err := h.records.Required()
+	if err != nil {
 		return err
 	}
-	known := slices.Clone(once)
-	var lifted []string
-	for _, n := range names {
-		required := len(p.For(n)) > 0
-		switch {
-		case required && !slices.Contains(known, n):
-			known = append(known, n)
-		case !required && slices.Contains(known, n):
-			lifted = append(lifted, n)
-		}
-	}
+	known, lifted := p.Lifted(once, names)
 	if len(lifted) > 0 {
-		h.log.Warn("no proof is required any more of "+strings.Join(lifted, ", ")+"; put the [[require]] entry back, or, if that is for good, remove "+path,
+		h.log.Warn("no proof is required any more of "+strings.Join(lifted, ", ")+"; put the [[require]] entry back, or, if that is for good, remove "+h.records.RequiredFile(),
 			"event", "proof_not_required")
 	}
 	if len(known) == len(once) {
 		return nil
 	}
-	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	data, err := json.Marshal(known)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, data, 0o600)
+	return h.records.PutRequired(known)
 }

@@ -19,6 +19,7 @@ import (
 	"toad/internal/atomicfile"
 	"toad/internal/fault"
 	"toad/probation/record"
+	"toad/releases"
 )
 
 // idleLimit is how long a daemon that systemd starts on demand stays without a request or a follower.
@@ -76,7 +77,7 @@ func serve(ctx context.Context, g *globals, l listening, idle time.Duration) err
 	}
 	records := record.NewReader(h.records)
 	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: records, Enrolled: h.enrolled,
-		Registry: published{h.podman}, Proofs: proofs{h}, Files: staging{h}, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
+		Registry: published{h.podman}, Proofs: proofs{h}, Files: staging{h}, MaxFile: releases.MaxFile, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
 		Planner: h.rollout, Host: looks{h}, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
 		StateDir: h.records.Dir(), Log: h.log, Idle: idle})
 	server.Page = h.page(records, server.Follow)

@@ -75,12 +75,12 @@ func wireUp(g *globals) (*host, error) {
 	h.rollout = &rollout.Rollout{
 		Records: records, Units: h.bus, Jobs: h.bus, Manager: h.bus,
 		Images: images{h.podman, filepath.Join(state, "images")},
-		Files:  h.files, Process: mainProcess,
+		Files:  h.files, Runs: runsAs,
 		Quadlet: quadletDirs(runtimeDir, state),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment,
 			Listen: installed.texts(), Hosts: installed.hosts, Agent: exists(agentFolder().ConfigFile())},
 		Runtime: runtimeDir, Connections: connections,
-		Now: now, Free: freeBytes, Payload: payload, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
+		Now: now, Free: freeBytes, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
 		Identify: h.identify, Unproven: h.unproven, Promoted: h.promoted, Ready: h.ready, Uptime: uptime,
 	}
 	return h, nil
@@ -100,8 +100,8 @@ func onHost(ctx context.Context, g *globals, do func(*host) error) error {
 
 // check is the observer of one operation.
 func (h *host) check(status func(string)) *watch.Check {
-	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Payload: payload, Process: mainProcess, Now: now,
-		Manager: managerID(), Runtime: h.rollout.Runtime, Status: status, Log: h.log, Lines: h.lastLines, MemoryLimit: memoryLimit, Foreign: foreign}
+	return &watch.Check{Records: h.records, Units: h.bus, Containers: containers{h.podman}, Runs: runsAs, Now: now,
+		Manager: managerID(), Runtime: h.rollout.Runtime, Status: status, Log: h.log, PodmansLines: h.podmansLines, MemoryLimit: memoryLimit, Foreign: foreign}
 }
 
 func quadletDirs(runtimeDir, state string) quadlet.Dirs {

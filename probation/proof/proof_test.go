@@ -81,7 +81,7 @@ func TestAProofMeetsARequirementOnlyWhole(t *testing.T) {
 		{"good", sign(t, key, good), ""},
 		{"none", nil, "not proven by dev yet"},
 		{"another key", sign(t, other, good), "not signed by the key"},
-		{"tampered", tampered(), "not signed by the key"},
+		{"tampered", tampered(), "changed since the key"},
 		{"another service", sign(t, key, change(func(s *Statement) { s.Predicate.Service = "shop" })), "service shop"},
 		{"another platform", sign(t, key, change(func(s *Statement) { s.Predicate.Platform = "linux/arm64" })), "linux/arm64"},
 		{"another prover", sign(t, key, change(func(s *Statement) { s.Predicate.Prover = "lab" })), "prover lab"},

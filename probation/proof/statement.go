@@ -126,10 +126,15 @@ func Open(ctx context.Context, envelope []byte, key PublicKey) (Statement, error
 	if err != nil {
 		return s, err
 	}
-	if _, err := verifier.Verify(ctx, env); err != nil {
-		return s, fmt.Errorf("it is not signed by the key %s", key.ID())
+	if _, err := verifier.Verify(ctx, env); err == nil {
+		return s, nil
 	}
-	return s, nil
+	for _, sig := range env.Signatures {
+		if sig.KeyID == key.ID() { // which anybody can write; it only tells which mistake was made
+			return s, fmt.Errorf("it was changed since the key %s signed it", key.ID())
+		}
+	}
+	return s, fmt.Errorf("it is not signed by the key %s", key.ID())
 }
 
 func unpack(envelope []byte) (*dsse.Envelope, []byte, error) {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,4 +71,32 @@ func (s *Store) Proofs(service, digest string) (map[string][]byte, error) {
 		found[prover] = data
 	}
 	return found, nil
+}
+
+// RequiredFile holds the services of which a proof was ever required here.
+func (s *Store) RequiredFile() string { return filepath.Join(s.dir, "proofs", "required.json") }
+
+// Required are the services of which a proof was ever required here. A file that is damaged counts as none: what is
+// required now is written anew.
+func (s *Store) Required() (services []string, err error) {
+	data, err := os.ReadFile(s.RequiredFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && json.Unmarshal(data, &services) != nil {
+		return nil, nil
+	}
+	return services, err
+}
+
+// PutRequired keeps them.
+func (s *Store) PutRequired(services []string) error {
+	if err := atomicfile.MkdirAll(filepath.Dir(s.RequiredFile()), 0o700); err != nil {
+		return err
+	}
+	data, err := json.Marshal(services)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(s.RequiredFile(), data, 0o600)
 }

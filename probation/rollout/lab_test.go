@@ -149,7 +149,7 @@ func (l *lab) toad() *rollout.Rollout {
 	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Quadlet: l.dirs,
 		Program: unitgen.Program{Exe: "/toad"}, Runtime: "/run", Now: l.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Free:        func(string) (uint64, error) { return 1 << 40, nil },
-		Payload:     func(cgroup string) string { return strings.TrimPrefix(cgroup, "/") },
+		Runs:        func(s unitgen.State) string { return strings.TrimPrefix(s.ControlGroup, "/") },
 		Lines:       func(context.Context, probation.Operation, string) []string { return []string{"last words"} },
 		Unproven:    func(context.Context, probation.Operation, probation.Release, bool) string { return l.unproven },
 		Promoted:    func(context.Context, probation.Operation) {},

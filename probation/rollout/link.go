@@ -39,14 +39,6 @@ func (r *Rollout) images(e probation.Enrollment) Images {
 	return r.Images
 }
 
-// runsAs names what runs as a unit of a service: a container, or a process.
-func (r *Rollout) runsAs(e probation.Enrollment, s unitgen.State) string {
-	if e.Binary() {
-		return r.Process(s)
-	}
-	return r.Payload(s.ControlGroup)
-}
-
 // CheckUnit judges whether a unit can be pinned.
 func (r *Rollout) CheckUnit(src quadlet.Source, g quadlet.Generated, e probation.Enrollment) error {
 	if !e.Binary() {

@@ -66,7 +66,7 @@ func (r *Rollout) candidateUp(ctx context.Context, op probation.Operation) (bool
 			_ = r.Jobs.ResetFailed(ctx, b.Service)
 			err = r.Jobs.Start(ctx, b.Service)
 		}
-		if err != nil || !s.Up() || r.Payload(s.ControlGroup) == "" {
+		if err != nil || !s.Up() || r.Runs(s) == "" {
 			return false, err
 		}
 	}

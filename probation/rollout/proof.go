@@ -102,7 +102,7 @@ func (r *Rollout) ProveIn(ctx context.Context, op string, left time.Duration) {
 
 // runs says how a unit does not run a release.
 func (r *Rollout) runs(ctx context.Context, e probation.Enrollment, st unitgen.State, rel probation.Release) error {
-	id := r.runsAs(e, st)
+	id := r.Runs(st)
 	if st.ActiveState != "active" || id == "" {
 		return fmt.Errorf("%s is %s", st.Name, st.ActiveState)
 	}

@@ -273,7 +273,7 @@ func (r *Rollout) restored(ctx context.Context, op probation.Operation, b probat
 	if s.Job != 0 || s.InvocationID == b.Candidate {
 		return false, nil
 	}
-	id := r.runsAs(op.Enrollment, s)
+	id := r.Runs(s)
 	if id == "" {
 		return false, nil
 	}

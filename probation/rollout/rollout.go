@@ -123,11 +123,9 @@ type Rollout struct {
 	Runtime string
 	// Connections counts who is connected to the Unix socket at a path.
 	Connections func(path string) (int, error)
-	// Payload finds the running container in a unit's cgroup; empty when there is none.
-	Payload func(controlGroup string) string
-	// Process names the main process of a plain unit; empty when there is none.
-	Process func(st unitgen.State) string
-	Log     *slog.Logger
+	// Runs names what runs as a unit: a container by its id, or the main process of a plain unit; empty when nothing does.
+	Runs func(st unitgen.State) string
+	Log  *slog.Logger
 
 	say func(level, event, message string) // of a plan: what would be noted is told instead
 }

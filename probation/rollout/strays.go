@@ -71,7 +71,7 @@ func (r *Rollout) strayContainers(ctx context.Context) (all []string) {
 		if svc, err := r.Records.Service(service); !ok || err != nil || svc.Active() != nil || !c.Running {
 			continue // a replacement may be under way
 		}
-		if s, err := r.Units.State(ctx, c.Unit); err != nil || s.Job != 0 || r.Payload(s.ControlGroup) == c.ID {
+		if s, err := r.Units.State(ctx, c.Unit); err != nil || s.Job != 0 || r.Runs(s) == c.ID {
 			continue
 		}
 		all = append(all, fmt.Sprintf("container %s carries the label of %s and runs beside %s's own; if nobody needs it: podman rm -f %s", c.Name, c.Operation, service, c.Name))

@@ -83,7 +83,7 @@ func (r *Rollout) before(ctx context.Context, op probation.Operation) ([]probati
 		}
 		b := probation.UnitBefore{Unit: unit, Service: service, Running: s.Running(), Invocation: s.InvocationID, Pin: pin,
 			StopTimeout: microseconds(s.TimeoutStopUSec)}
-		if b.Container = r.runsAs(op.Enrollment, s); b.Container != "" {
+		if b.Container = r.Runs(s); b.Container != "" {
 			if c, err := r.images(op.Enrollment).Container(ctx, b.Container); err == nil {
 				b.ImageID = c.ImageID
 			}
@@ -284,7 +284,7 @@ func (r *Rollout) moved(ctx context.Context, op probation.Operation, b probation
 	if err != nil {
 		return false, false, err
 	}
-	id := r.runsAs(op.Enrollment, s)
+	id := r.Runs(s)
 	if id == "" || s.InvocationID == b.Invocation {
 		return false, s.Job != 0, nil
 	}

@@ -10,14 +10,14 @@ import (
 // podmansWords adds to a verdict on a container that Podman could not run what Podman said of it. That the runtime found
 // the image's command unfit is evidence against the release; a port that is taken, or a full disk, is not.
 func (c *Check) podmansWords(ctx context.Context, w probation.Watch, v probation.Verdict) probation.Verdict {
-	if c.op.Enrollment.Binary() || v.Kind != probation.Unfit || v.Code != probation.CodeInterrupted {
+	if v.Kind != probation.Unfit || v.Code != probation.CodeInterrupted {
 		return v
 	}
 	for i, seen := range w.Seen {
-		if !probation.PodmanFailed(seen.ExitStatus) {
+		if !w.PodmanFailed(seen) {
 			continue
 		}
-		words := podmanError(c.Lines(ctx, c.op, seen.Invocation))
+		words := podmanError(c.PodmansLines(ctx, c.op, seen.Invocation))
 		if words == "" {
 			return v
 		}

@@ -38,8 +38,7 @@ type Check struct {
 	Records    *record.Store
 	Units      Units
 	Containers Containers
-	Payload    func(controlGroup string) string // the running container in a unit's cgroup
-	Process    func(unitgen.State) string       // the main process of a plain unit
+	Runs       func(unitgen.State) string // names what runs as a unit, a container or a process; empty when nothing does
 	Now        func() probation.Instant
 	// MemoryLimit reports whether a unit or its container has a limit of memory of its own.
 	MemoryLimit func(unitgen.State) bool
@@ -49,8 +48,9 @@ type Check struct {
 	Runtime string       // the runtime folder, %t in a side's address
 	Status  func(string) // the unit's status line
 	Log     *slog.Logger
-	// Lines returns the last lines that an invocation logged, redacted.
-	Lines func(ctx context.Context, op probation.Operation, invocation string) []string
+	// PodmansLines returns the last lines of an invocation that Podman wrote about itself, redacted. What the application
+	// says is no word of Podman's, however it begins.
+	PodmansLines func(ctx context.Context, op probation.Operation, invocation string) []string
 
 	op    probation.Operation
 	phase probation.Phase

@@ -120,9 +120,9 @@ func (h *host) run(t *testing.T, answer http.HandlerFunc) (probation.Verdict, re
 		t.Fatal(err)
 	}
 	c := &watch.Check{Records: records, Units: h, Containers: h, Now: now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Payload: func(string) string { return h.running }, MemoryLimit: func(unitgen.State) bool { return false }, Status: func(string) {},
-		Foreign: func(unitgen.State, probation.Ready) bool { return h.foreign },
-		Lines:   func(context.Context, probation.Operation, string) []string { return h.lines }}
+		Runs: func(unitgen.State) string { return h.running }, MemoryLimit: func(unitgen.State) bool { return false }, Status: func(string) {},
+		Foreign:      func(unitgen.State, probation.Ready) bool { return h.foreign },
+		PodmansLines: func(context.Context, probation.Operation, string) []string { return h.lines }}
 	v, err := c.Run(t.Context(), "web-g1", 1)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "was replaced by") {
 		t.Fatal(err)

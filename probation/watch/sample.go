@@ -52,21 +52,13 @@ func (c *Check) sample(ctx context.Context, w probation.Watch) (s probation.Samp
 	if err != nil {
 		return s, err
 	}
-	if after != u.Invocation || c.runsAs(first) != u.Container {
+	if after != u.Invocation || c.Runs(first) != u.Container {
 		s.Ready, s.Why = false, "it was replaced while it was probed"
 	}
 	if s.Serving = s.Ready; former { // what is about to be replaced serves still, and is not judged
 		s.Ready, s.Why = false, "not up"
 	}
 	return s, nil
-}
-
-// runsAs names what runs as a unit: a container, or a process.
-func (c *Check) runsAs(st unitgen.State) string {
-	if c.op.Enrollment.Binary() {
-		return c.Process(st)
-	}
-	return c.Payload(st.ControlGroup)
 }
 
 func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, st unitgen.State, err error) {
@@ -83,7 +75,7 @@ func (c *Check) unit(ctx context.Context, name string) (u probation.UnitSample, 
 			u.Job = "unknown"
 		}
 	}
-	if u.Container = c.runsAs(st); u.Container != "" {
+	if u.Container = c.Runs(st); u.Container != "" {
 		k, err := c.container(ctx, u.Container)
 		if err != nil {
 			u.Container = "" // it is gone between the two looks, or not there yet
