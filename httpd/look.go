@@ -15,7 +15,7 @@ type Host interface {
 	// Ready probes what runs of a service.
 	Ready(ctx context.Context, e probation.Enrollment) (ready bool, why string)
 	// Config tells how a release would run; one that is not on the host is looked up in its registry.
-	Config(ctx context.Context, repository string, r probation.Release) (api.ImageConfig, error)
+	Config(ctx context.Context, e probation.Enrollment, r probation.Release) (api.ImageConfig, error)
 	// LastAlerts are the newest alerts about each service.
 	LastAlerts() map[string]api.Alert
 }
@@ -95,12 +95,9 @@ func (s *Server) diff(c *call) error {
 	if err != nil {
 		return err
 	}
-	repository := ""
-	switch e, err := s.Enrolled.Enrollment(name); {
-	case err == nil:
-		repository = e.Image
-	case svc.Operation != nil:
-		repository = svc.Operation.Enrollment.Image
+	e, err := s.Enrolled.Enrollment(name)
+	if err != nil && svc.Operation != nil {
+		e = svc.Operation.Enrollment
 	}
 	to, err := compared(svc, c.r.URL.Query().Get("to"))
 	if err != nil {
@@ -109,11 +106,11 @@ func (s *Server) diff(c *call) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), tagLimit)
 	defer cancel()
 	out := api.Diff{Service: name, Changes: []api.Change{}}
-	if out.To, err = s.Host.Config(ctx, repository, to); err != nil {
+	if out.To, err = s.Host.Config(ctx, e, to); err != nil {
 		return err
 	}
 	if svc.Promoted != nil {
-		from, err := s.Host.Config(ctx, repository, *svc.Promoted)
+		from, err := s.Host.Config(ctx, e, *svc.Promoted)
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,11 @@ func (s *sight) Ready(context.Context, probation.Enrollment) (bool, string) {
 	return true, "it answers 200"
 }
 
-func (s *sight) Config(_ context.Context, repository string, r probation.Release) (api.ImageConfig, error) {
+func (s *sight) Config(_ context.Context, e probation.Enrollment, r probation.Release) (api.ImageConfig, error) {
 	if r.Digest == d3 {
 		return api.ImageConfig{}, &TagError{Code: probation.CodePullFailed, Err: errors.New("manifest unknown")}
 	}
-	return api.ImageConfig{Digest: r.Digest, Command: []string{r.Digest[7:9]}, Env: []string{"PATH"}, Labels: map[string]string{"of": repository}}, nil
+	return api.ImageConfig{Digest: r.Digest, Command: []string{r.Digest[7:9]}, Env: []string{"PATH"}, Labels: map[string]string{"of": e.Image}}, nil
 }
 
 func (s *sight) LastAlerts() map[string]api.Alert {

@@ -26,6 +26,14 @@ const KindBinary = "binary"
 // Binary reports whether the service's releases are files.
 func (e Enrollment) Binary() bool { return e.Kind == KindBinary }
 
+// Artefact is what its releases are called before people.
+func (e Enrollment) Artefact() string {
+	if e.Binary() {
+		return "file"
+	}
+	return "image"
+}
+
 // Ready says how readiness is found out. At most one of HTTP, TCP, Unix, Health and Notify is set; none means that the
 // unit stays active.
 type Ready struct {

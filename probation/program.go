@@ -21,7 +21,7 @@ func (s Service) Judged(ev Event) Event {
 		return ev // what ran here before may come back
 	}
 	if f := s.Refusal(ev.Candidate); f != nil && !op.Retry && (f.Code != CodeProgramMismatch || !op.ProgramChange) {
-		return ev.refuse(CodeDigestRefused, fmt.Sprintf("the image is one that failed here as %s: %s; to try it once more: --retry", f.Operation, f.Reason))
+		return ev.refuse(CodeDigestRefused, fmt.Sprintf("the %s is one that failed here as %s: %s; to try it once more: --retry", op.Enrollment.Artefact(), f.Operation, f.Reason))
 	}
 	if why := s.strange(ev); why != "" && !op.ProgramChange {
 		ev = ev.refuse(CodeProgramMismatch, why+"; if that is meant: --program-change")
@@ -50,7 +50,7 @@ func (s Service) strange(ev Event) string {
 	if !strings.HasPrefix(ev.Program, goProgram) && strings.HasPrefix(last, goProgram) {
 		return fmt.Sprintf("the image's program cannot be read and is named by labels only, as %s; %s has run %s", ev.Program, s.Name, last)
 	}
-	return fmt.Sprintf("the image runs %s, %s has run %s", ev.Program, s.Name, strings.Join(known, ", "))
+	return fmt.Sprintf("the %s runs %s, %s has run %s", s.Operation.Enrollment.Artefact(), ev.Program, s.Name, strings.Join(known, ", "))
 }
 
 // remember adds a program that was promoted, or ran before the first deployment.

@@ -215,8 +215,15 @@ func fileOf(manifest []byte) (file string, ok bool) {
 	return file, ok && hexForm.MatchString(file)
 }
 
-// Size is how large a staged file is, by its sha256 or by the digest of the file or of its artifact.
-func (s Store) Size(id, digest string) (size int64, staged bool) {
+// File is a staged file.
+type File struct {
+	ID   string // its sha256
+	Path string
+	Size int64 // bytes
+}
+
+// Find looks a staged file up by its sha256, or by the digest of the file or of its artifact.
+func (s Store) Find(id, digest string) (f File, staged bool) {
 	if id == "" {
 		id = strings.TrimPrefix(digest, "sha256:")
 		if file, ok := s.FileOf(id); ok {
@@ -224,13 +231,13 @@ func (s Store) Size(id, digest string) (size int64, staged bool) {
 		}
 	}
 	if !hexForm.MatchString(id) {
-		return 0, false
+		return f, false
 	}
 	files, _ := os.ReadDir(filepath.Join(s.dir, id))
-	for _, f := range files {
-		if info, err := f.Info(); err == nil && info.Mode().IsRegular() && !strings.Contains(f.Name(), ".") {
-			return info.Size(), true
+	for _, e := range files {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && !strings.Contains(e.Name(), ".") {
+			return File{id, filepath.Join(s.dir, id, e.Name()), info.Size()}, true
 		}
 	}
-	return 0, false
+	return f, false
 }

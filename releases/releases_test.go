@@ -64,8 +64,8 @@ func TestOnlyAProgramWithItsOwnSha256IsStaged(t *testing.T) {
 	if info, err := os.Stat(s.Path(id, "web")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if size, staged := s.Size("", "sha256:"+id); !staged || size != int64(len(data)) {
-		t.Errorf("size %d, %v", size, staged)
+	if f, staged := s.Find("", "sha256:"+id); !staged || f != (File{id, s.Path(id, "web"), int64(len(data))}) {
+		t.Errorf("%+v, %v", f, staged)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestWhatNothingNamesIsDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, noted := s.FileOf(sum(manifest))
-		if _, staged := s.Size(id, ""); staged != noted {
+		if _, staged := s.Find(id, ""); staged != noted {
 			t.Errorf("staged %v, and its manifest %v", staged, noted)
 		}
 		return noted

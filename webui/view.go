@@ -103,7 +103,8 @@ type Line struct {
 
 // Config is what the enrollment says.
 type Config struct {
-	Repository Text
+	File       bool // its releases are files, and no container runs
+	Repository Text // of a file it may have none
 	Units      []Term
 	Probe      Term // http, tcp, unix, health, notify or none
 	Port       int  // of the probe; 0 if it has none
@@ -130,9 +131,10 @@ type Unit struct {
 	Since      time.Time
 }
 
-// Container is a container as Podman tells of it.
+// Container is a container as Podman tells of it, or the process of a unit that runs a file.
 type Container struct {
 	Unit    Term
+	File    bool // a process; Image is the sha256 of the file, and there is nothing else to tell but when it started
 	ID      ID
 	Image   ID
 	Status  Term

@@ -21,7 +21,8 @@ func diffCmd(g *globals) *ffcli.Command {
 			"labels, size and age, and the names of its environment variables (their values\n" +
 			"are never read). Without a digest the other one is that of the latest\n" +
 			"operation, or the release before. An image that is not on the host is looked up\n" +
-			"in its registry, without pulling it.\n\n" +
+			"in its registry, without pulling it. Of the file of a binary service it tells the\n" +
+			"program, read from its bytes, and the size.\n\n" +
 			"Example: toad diff web sha256:4f1c…",
 		Exec: func(ctx context.Context, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
@@ -58,7 +59,7 @@ func (g *globals) diff(ctx context.Context, c *api.Client, service, digest strin
 		g.say("%s", brief(fmt.Sprintf("- %s  %s", d.From.Digest, about(*d.From, g.now())), columns))
 		g.say("%s", brief(fmt.Sprintf("+ %s  %s", d.To.Digest, about(d.To, g.now())), columns))
 	}
-	return g.printChanges(d.Changes)
+	return g.printChanges(d)
 }
 
 // about is what tells one release from another at a glance.
@@ -78,9 +79,14 @@ func about(c api.ImageConfig, now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-func (g *globals) printChanges(changes []api.Change) error {
+func (g *globals) printChanges(d api.Diff) error {
+	changes := d.Changes
 	if len(changes) == 0 {
-		_, err := fmt.Fprintln(g.Stdout, "nothing else differs that an image tells of; its files may")
+		same := "nothing else differs that an image tells of; its files may"
+		if d.To.File != "" {
+			same = "nothing else differs that a file tells of; its bytes do"
+		}
+		_, err := fmt.Fprintln(g.Stdout, same)
 		return err
 	}
 	s, columns := g.style(), g.width()
@@ -134,6 +140,6 @@ func (g *globals) diffOfFailure(ctx context.Context, c *api.Client, op api.Opera
 	}
 	_, _ = fmt.Fprintln(g.Stdout)
 	g.say("what %s changes against %s, which is in force:", op.Digest, d.From.Digest)
-	_ = g.printChanges(d.Changes)
+	_ = g.printChanges(d)
 	_, _ = fmt.Fprintln(g.Stdout)
 }

@@ -121,6 +121,12 @@ func runsAs(s unitgen.State) string {
 	return payload(s.ControlGroup)
 }
 
+// fileOf is the sha256 of the file that a process executes.
+func fileOf(process string) (string, error) {
+	r, err := releases.Look(process, unitgen.OperationVar)
+	return r.File, err
+}
+
 // isPlain tells a plain unit from one that Podman's generator made.
 func isPlain(s unitgen.State) bool { return s.SourcePath == "" && s.FragmentPath != "" }
 

@@ -20,7 +20,7 @@ const maxProgram = 200 << 20
 // error; an image that cannot be read is one without an identity.
 func (h *host) identify(ctx context.Context, op probation.Operation, imageID string) (string, error) {
 	if op.Enrollment.Binary() {
-		return h.identifyFile(imageID, op.Service)
+		return programOf(h.releases.Path(imageID, op.Service))
 	}
 	img, err := h.podman.Image(ctx, imageID)
 	if errors.Is(err, podmanc.ErrNoImage) {
@@ -52,9 +52,9 @@ func (h *host) identify(ctx context.Context, op probation.Operation, imageID str
 	return proof.FromLabels(img.Labels), nil
 }
 
-// identifyFile tells what a staged file is; one that is not there is without an identity.
-func (h *host) identifyFile(id, service string) (string, error) {
-	f, err := os.Open(h.releases.Path(id, service))
+// programOf tells what a staged file is; one that is not there is without an identity.
+func programOf(path string) (string, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -48,6 +48,9 @@ func (g *globals) printPlan(ctx context.Context, c *api.Client, p api.Plan) erro
 	}
 	d, diffErr := c.Diff(ctx, p.Service, p.Digest)
 	rows := [][2]string{{"image", p.Image + "@" + p.Digest}}
+	if diffErr == nil && d.To.File != "" {
+		rows[0] = [2]string{"file", d.To.File}
+	}
 	if diffErr == nil {
 		rows = append(rows, [2]string{"", about(d.To, g.now()) + ", on this host"})
 	}
@@ -74,7 +77,7 @@ func (g *globals) printPlan(ctx context.Context, c *api.Client, p api.Plan) erro
 	if diffErr == nil && d.From != nil {
 		g.say("")
 		g.say("%s", brief(fmt.Sprintf("what it changes against %s, which is in force:", d.From.Digest), columns))
-		if err := g.printChanges(d.Changes); err != nil {
+		if err := g.printChanges(d); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"toad/probation/record"
 	"toad/probation/watch"
 	"toad/quadlet"
+	"toad/releases"
 	"toad/unitgen"
 	"toad/webui"
 )
@@ -35,7 +36,8 @@ type pageSource struct {
 	units      pageUnits
 	containers pageContainers
 	serviceOf  func(unit string) (string, error)              // the systemd unit of a Quadlet file
-	payload    func(controlGroup string) string               // the running container in a unit's cgroup
+	runs       func(unitgen.State) string                     // names what runs as a unit, a container or a process
+	fileOf     func(process string) (string, error)           // the sha256 of what a process executes
 	follow     func(service string) (<-chan struct{}, func()) // changes of the records
 	now        func() probation.Instant
 	runtimeDir string
@@ -49,7 +51,7 @@ func (h *host) page(records *record.Reader, follow func(string) (<-chan struct{}
 			src, err := quadlet.Find(h.rollout.Quadlet, unit)
 			return src.ServiceUnit, err
 		},
-		payload: payload, follow: follow, now: now, runtimeDir: h.rollout.Runtime, glances: newGlances()}, h.log)
+		runs: runsAs, fileOf: fileOf, follow: follow, now: now, runtimeDir: h.rollout.Runtime, glances: newGlances()}, h.log)
 }
 
 const (
@@ -133,7 +135,7 @@ func (p *pageSource) Service(ctx context.Context, name, operation string) (webui
 	for _, op := range past {
 		d.History = append(d.History, viewOperation(op))
 	}
-	d.Units, d.Containers = p.runs(s, ctx.Done())
+	d.Units, d.Containers = p.running(s, ctx.Done())
 	return d, nil
 }
 
@@ -233,7 +235,7 @@ func (p *pageSource) probe(ctx context.Context, ready probation.Ready, unit stri
 		if err != nil {
 			return webui.Readiness{}
 		}
-		container = p.payload(st.ControlGroup)
+		container = p.runs(st)
 	}
 	listed, err := p.units.List(ctx, unit)
 	switch {
@@ -248,8 +250,8 @@ func (p *pageSource) probe(ctx context.Context, ready probation.Ready, unit stri
 	return webui.Readiness{Known: true, OK: ok, Why: tellable(why)}
 }
 
-// runs are the units of a service and the containers in them.
-func (p *pageSource) runs(s subject, until <-chan struct{}) (units []webui.Unit, running []webui.Container) {
+// running are the units of a service and what runs as them.
+func (p *pageSource) running(s subject, until <-chan struct{}) (units []webui.Unit, running []webui.Container) {
 	for _, name := range s.unitNames(until) {
 		if name == "" {
 			continue
@@ -259,13 +261,25 @@ func (p *pageSource) runs(s subject, until <-chan struct{}) (units []webui.Unit,
 			if err != nil {
 				return unitSeen{view: webui.Unit{Name: webui.TermOf(name)}}
 			}
-			return unitSeen{viewUnit(st, p.since(st)), p.payload(st.ControlGroup)}
+			return unitSeen{viewUnit(st, p.since(st)), p.runs(st)}
 		}).(unitSeen)
 		if u.view.Name.String() == "" {
 			u.view.Name = webui.TermOf(name)
 		}
 		units = append(units, u.view)
 		if u.container == "" {
+			continue
+		}
+		if releases.IsProcess(u.container) {
+			// What a process executes does not change, and reading all of it costs something.
+			file, _ := p.glances.get("process "+u.container, time.Hour, until, func(context.Context) any {
+				file, err := p.fileOf(u.container)
+				if err != nil {
+					return ""
+				}
+				return file
+			}).(string)
+			running = append(running, webui.Container{Unit: u.view.Name, File: true, Image: webui.IDOf(file), Started: u.view.Since})
 			continue
 		}
 		c, _ := p.glances.get("container "+u.container, 5*time.Second, until, func(ctx context.Context) any {

@@ -53,7 +53,7 @@ func poisoned(t *testing.T) *pageSource {
 	}
 	return &pageSource{records: record.NewReader(records), enrolled: poisonedEnrollment{}, units: poisonedUnits{}, containers: poisonedContainers{},
 		serviceOf: func(unit string) (string, error) { return strings.Replace(unit, ".container", ".service", 1), nil },
-		payload:   func(string) string { return strings.Repeat("ab", 32) },
+		runs:      func(unitgen.State) string { return strings.Repeat("ab", 32) },
 		follow:    func(string) (<-chan struct{}, func()) { return make(chan struct{}), func() {} },
 		now:       now, glances: newGlances()}
 }

@@ -182,7 +182,7 @@ func viewRefusal(r probation.Refusal) webui.Refusal {
 }
 
 func viewConfig(e probation.Enrollment) webui.Config {
-	c := webui.Config{Repository: tellable(e.Image), Interval: e.Ready.Interval, Timeout: e.Ready.Timeout, Status: e.Ready.Status,
+	c := webui.Config{File: e.Binary(), Repository: tellable(e.Image), Interval: e.Ready.Interval, Timeout: e.Ready.Timeout, Status: e.Ready.Status,
 		Deadline: e.Limit.Deadline, Stable: e.Limit.Stable, Pull: e.Limit.Pull, Restarts: e.Limit.Restarts, Keep: e.Limit.Keep,
 		Hold: webui.TermOf(e.Hold), Probe: webui.TermOf("active")}
 	if e.Door != nil {

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// ImageConfig is how an image would run. Of its environment only the names are told: values may be secrets.
+// ImageConfig is how an image would run, or what is known of the file of a binary service. Of its environment only the names are told: values may be secrets.
 type ImageConfig struct {
 	Digest      string            `json:"digest"`
 	Generation  int               `json:"generation,omitempty"` // of a release that is or was in force
 	Program     string            `json:"program,omitempty"`
+	File        string            `json:"file,omitempty"` // sha256:… of the file of a binary service
 	Entrypoint  []string          `json:"entrypoint"`
 	Command     []string          `json:"command"`
 	User        string            `json:"user"`
@@ -36,7 +37,7 @@ type Diff struct {
 
 // Change is one thing that differs. Empty From is what is new, empty To is what is gone.
 type Change struct {
-	What string `json:"what"` // program, entrypoint, command, user, port, variable, label NAME, health check, platform, size
+	What string `json:"what"` // program, file, entrypoint, command, user, port, variable, label NAME, health check, platform, size
 	From string `json:"from"`
 	To   string `json:"to"`
 }
@@ -62,6 +63,9 @@ func Compare(from, to ImageConfig) []Change {
 		}
 	}
 	value("program", from.Program, to.Program)
+	if from.File != from.Digest || to.File != to.Digest { // else it is told already
+		value("file", from.File, to.File)
+	}
 	value("entrypoint", words(from.Entrypoint), words(to.Entrypoint))
 	value("command", words(from.Command), words(to.Command))
 	value("user", from.User, to.User)
@@ -74,7 +78,9 @@ func Compare(from, to ImageConfig) []Change {
 		value("health check", yes(from.Healthcheck), yes(to.Healthcheck))
 		value("size", size(from.Size), size(to.Size))
 	}
-	value("platform", from.Platform, to.Platform)
+	if from.Platform != "" && to.Platform != "" { // an artifact does not tell
+		value("platform", from.Platform, to.Platform)
+	}
 	return changes
 }
 

@@ -205,10 +205,10 @@ func (r *Rollout) prepared(ctx context.Context, svc probation.Service, op probat
 
 func (r *Rollout) notePrograms(op probation.Operation, program string) {
 	if program == "" {
-		r.note(op, "info", "gate", "what the image runs cannot be told, neither from the program's bytes nor from labels; it is held against nothing", nil)
+		r.note(op, "info", "gate", "what the "+op.Enrollment.Artefact()+" runs cannot be told, neither from the program's bytes nor from labels; it is held against nothing", nil)
 		return
 	}
-	r.note(op, "info", "gate", "the image runs "+program, nil)
+	r.note(op, "info", "gate", "the "+op.Enrollment.Artefact()+" runs "+program, nil)
 }
 
 // enrollable looks at the units as the manager has them loaded, before anything is pulled. Where what they are to be is

@@ -130,7 +130,7 @@ func TestProductionTakesOnlyWhatRanWellOnDev(t *testing.T) {
 
 	// What was tampered with, or is about another service, is not taken.
 	for what, text := range map[string]string{
-		"not signed by the key":        forged(t, envelope, `"restarts":0`, `"restarts":9`),
+		"changed since the key":        forged(t, envelope, `"restarts":0`, `"restarts":9`),
 		"it is about the service shop": forged(t, envelope, `"service":"web"`, `"service":"shop"`),
 		"is not a proof":               "{}",
 	} {
