@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"toad/internal/atomicfile"
+	"toad/podmanc"
 	"toad/unitgen"
 )
 
@@ -28,7 +30,7 @@ func setupCmd(g *globals) *ffcli.Command {
 		Name: "setup", ShortUsage: "toad setup [--listen ADDRESS]… [--host NAME]… [--dry-run | --uninstall]", FlagSet: fs,
 		ShortHelp: "install and start toad's user units",
 		LongHelp: "Copies this binary to the state folder, installs toad's units for this user and starts its socket.\n" +
-			"Safe to run again, after an upgrade for example.\n\n" +
+			"Enables podman.socket, too, where Podman does not answer. Safe to run again, after an upgrade for example.\n\n" +
 			"With --listen the API is answered over TCP too, to those who have a token (toad token issue). Without it, what\n" +
 			"was said the last time stays.\n\n" +
 			"With --uninstall it takes the units away again. It is refused while a deployment is under way. Services run\n" +
@@ -64,7 +66,7 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	if len(l.hosts) > 0 && len(h.rollout.Program.Listen) == 0 {
 		return usagef("--host is a name for an address: give --listen too")
 	}
-	if err := h.supported(ctx); err != nil {
+	if err := h.supported(ctx); err != nil && (dry || h.openPodman(ctx, g, err) != nil) {
 		return err
 	}
 	files, err := h.unitFiles()
@@ -138,6 +140,22 @@ func (h *host) supported(ctx context.Context) error {
 		return configError{err}
 	}
 	return nil
+}
+
+// openPodman enables the socket of the user's Podman where that is all that is wrong: not every distribution does.
+func (h *host) openPodman(ctx context.Context, g *globals, wrong error) error {
+	if !errors.Is(wrong, podmanc.ErrNoPodman) {
+		return wrong
+	}
+	runtimeDir, err := g.runtimeDir()
+	if err != nil {
+		return err
+	}
+	if err := systemctl(ctx, runtimeDir, "enable", "--now", "podman.socket"); err != nil {
+		return err
+	}
+	fmt.Fprintln(g.Stdout, "enable podman.socket")
+	return h.supported(ctx)
 }
 
 // exportBinary copies the running binary to the place that units start it from, so that an upgrade or removal of the
