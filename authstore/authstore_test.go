@@ -210,6 +210,24 @@ func TestTheLastUseIsNotedOnceAMinute(t *testing.T) {
 	}
 }
 
+func TestANewerFileIsToldFromAnOlderOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	for text, want := range map[string]bool{`{"schema": 2, "tokens": {}}`: true, `{"schema": 1}`: false, `{"schema": 2`: false, "": false} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if have := New(path).Newer(); have != want {
+			t.Errorf("%q: want %t, have %t", text, want, have)
+		}
+		if left, _ := os.ReadFile(path); string(left) != text {
+			t.Errorf("%q was changed", text)
+		}
+	}
+	if New(path + ".none").Newer() {
+		t.Error("no file is newer")
+	}
+}
+
 func TestADamagedFileIsSetAsideAndLetsNobodyIn(t *testing.T) {
 	for name, tear := range map[string]func(string) string{
 		"torn":         func(s string) string { return s[:len(s)/2] },

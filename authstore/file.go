@@ -55,6 +55,13 @@ func (s *Store) read() (file, error) {
 	return file{Schema: schema}, fmt.Errorf("%w: %v; set aside as %s; issue new tokens", ErrDamaged, err, filepath.Base(aside))
 }
 
+// Newer reports whether a newer toad has written the file. It changes nothing.
+func (s *Store) Newer() bool {
+	data, err := os.ReadFile(s.path)
+	var head struct{ Schema int }
+	return err == nil && json.Unmarshal(data, &head) == nil && head.Schema > schema
+}
+
 func decode(data []byte) (f file, err error) {
 	if len(bytes.Trim(data, "\x00 \n\t")) == 0 {
 		return f, errors.New("empty or filled with NUL")

@@ -102,6 +102,9 @@ func (h *host) tellDamaged(ctx context.Context) {
 		}
 		_, aside, _ := strings.Cut(err.Error(), ".corrupt-") // the same damage is told once
 		aside, _, _ = strings.Cut(aside, ";")
+		if errors.Is(err, record.ErrNewer) {
+			aside = "newer"
+		}
 		err = h.raise(ctx, alert.Alert{ID: fmt.Sprintf("%s-damaged-%s", n, aside), Kind: "damaged_record", Severity: alert.Critical,
 			Service: n, Reason: err.Error()})
 		if err != nil {

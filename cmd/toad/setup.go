@@ -56,6 +56,9 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 		return err
 	}
 	defer h.close()
+	if err := h.understood(); err != nil {
+		return err
+	}
 	was := h.rollout.Program
 	if len(l.addresses) > 0 || l.none {
 		h.rollout.Program.Listen = l.texts()

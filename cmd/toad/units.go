@@ -148,6 +148,9 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 		return err
 	}
 	defer h.close()
+	if err := h.understood(); err != nil {
+		return err
+	}
 	names, err := h.records.Names()
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ func (s *Store) SetAside(name string) ([]string, error) {
 	return aside, err
 }
 
-// Salvage reads what is whole in a set-aside record: the generation and the refusals, and of a record of this version the
-// releases as well. Each is zero if it is not whole.
+// Salvage reads what is whole in a set-aside record: the generation and the refusals, and of a record that this version reads
+// the releases as well. Each is zero if it is not whole.
 func Salvage(name string, text []byte) probation.Service {
 	var s probation.Service
 	own, schema := "", 0
@@ -32,7 +32,7 @@ func Salvage(name string, text []byte) probation.Service {
 	}
 	field(text, "generation", &s.Generation)
 	field(text, "refusals", &s.Refusals)
-	if schema == Schema {
+	if oldest <= schema && schema <= Schema {
 		field(text, "promoted", &s.Promoted)
 		field(text, "retained", &s.Retained)
 		field(text, "unpinned", &s.Unpinned)

@@ -19,14 +19,18 @@ import (
 	"toad/probation"
 )
 
-// Schema is the version of the record files this build writes and reads.
-const Schema = 1
+// oldest is the first version of the record files, all of which are read since.
+const oldest = 1
 
 // kept is how many operations of a service are kept, with their idempotency keys.
 const kept = 100
 
 // ErrDamaged marks a service whose record is not readable; it takes no deployment until it is repaired.
 var ErrDamaged = errors.New("record is damaged")
+
+// ErrNewer marks one that is not readable because a newer toad has written it. It is whole, so it is left where it is, for
+// that one. It is ErrDamaged, too.
+var ErrNewer = fmt.Errorf("%w for this version", ErrDamaged)
 
 // ErrUnknown marks an operation without a record.
 var ErrUnknown = errors.New("no such operation")
@@ -72,7 +76,7 @@ type operationFile struct {
 }
 
 // Service reads a service's record. One that was never written is a new service; one that is damaged is set aside and
-// is ErrDamaged from then on.
+// is ErrDamaged from then on. One of a newer toad is ErrNewer, and stays.
 func (s *Store) Service(name string) (probation.Service, error) {
 	if err := probation.CheckServiceName(name); err != nil {
 		return probation.Service{}, err
@@ -90,37 +94,59 @@ func (s *Store) Service(name string) (probation.Service, error) {
 		return probation.Service{}, fmt.Errorf("read record of %s: %w", name, err)
 	}
 	var f serviceFile
-	if err := decode(data, &f, &f.Schema); err == nil && f.Name == name {
-		return f.Service, nil
-	} else if err == nil {
-		err = fmt.Errorf("it is the record of %q", f.Name)
+	err = decode(data, &f, &f.Schema)
+	switch {
+	case errors.Is(err, ErrNewer):
+		return probation.Service{}, fmt.Errorf("%s: %w; put that toad back, or rebuild the record for this one with: toad doctor --repair %s", name, err, name)
+	case err != nil:
 		return probation.Service{}, s.setAside(name, path, err)
-	} else {
-		return probation.Service{}, s.setAside(name, path, err)
+	case f.Name != name:
+		return probation.Service{}, s.setAside(name, path, fmt.Errorf("it is the record of %q", f.Name))
 	}
+	return f.Service, nil
 }
 
-// setAside keeps a damaged file under another name, so that nothing takes the service for a new one.
-func (s *Store) setAside(name, path string, cause error) error {
+// SetNewerAside makes way for a record of this version, where somebody has decided not to wait for the newer toad.
+func (s *Store) SetNewerAside(name string) error {
+	if _, err := s.aside(s.servicePath(name)); err != nil {
+		return fmt.Errorf("set the record of %s aside: %w", name, err)
+	}
+	return nil
+}
+
+// aside keeps a file under another name, so that nothing takes the service for a new one, and returns that name.
+func (s *Store) aside(path string) (string, error) {
 	aside := path + ".corrupt-" + s.now().UTC().Format("20060102T150405.000Z")
-	if err := atomicfile.Rename(path, aside); err != nil {
+	return filepath.Base(aside), atomicfile.Rename(path, aside)
+}
+
+func (s *Store) setAside(name, path string, cause error) error {
+	aside, err := s.aside(path)
+	if err != nil {
 		return fmt.Errorf("%s: %w: %v; it could not be set aside: %v", name, ErrDamaged, cause, err)
 	}
-	return fmt.Errorf("%s: %w: %v; set aside as %s; repair it with: toad doctor --repair %s",
-		name, ErrDamaged, cause, filepath.Base(aside), name)
+	return fmt.Errorf("%s: %w: %v; set aside as %s; repair it with: toad doctor --repair %s", name, ErrDamaged, cause, aside, name)
 }
 
 func decode(data []byte, into any, schema *int) error {
 	if len(bytes.Trim(data, "\x00 \n\t")) == 0 {
 		return errors.New("empty or filled with NUL")
 	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return err
+	err := json.Unmarshal(data, into)
+	if err != nil { // where another version has other fields, it says at least which one it is
+		var head struct{ Schema int }
+		if json.Unmarshal(data, &head) != nil {
+			return err
+		}
+		*schema = head.Schema
 	}
-	if *schema != Schema {
-		return fmt.Errorf("schema %d, this version reads %d", *schema, Schema)
+	switch {
+	case *schema > Schema:
+		return fmt.Errorf("%w: a newer toad has written it (schema %d, this one reads %d)", ErrNewer, *schema, Schema)
+	case *schema < oldest:
+		return fmt.Errorf("schema %d, this version reads %d to %d", *schema, oldest, Schema)
 	}
-	return nil
+	return err
 }
 
 // Sweep takes away the temporary files that writers killed half way left in the state folder, and returns their paths.

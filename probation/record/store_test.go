@@ -68,9 +68,8 @@ func TestADamagedRecordIsSetAsideAndNamed(t *testing.T) {
 		"another service": func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), `"service": "web"`, `"service": "other"`, 1))
 		},
-		"a newer schema": func(b []byte) []byte { return []byte(strings.Replace(string(b), `"schema": 1`, `"schema": 2`, 1)) },
-		"no schema":      func(b []byte) []byte { return []byte(strings.Replace(string(b), `"schema": 1`, `"x": 1`, 1)) },
-		"not JSON":       func([]byte) []byte { return []byte("web") },
+		"no schema": func(b []byte) []byte { return []byte(strings.Replace(string(b), `"schema": 1`, `"x": 1`, 1)) },
+		"not JSON":  func([]byte) []byte { return []byte("web") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -99,6 +98,42 @@ func TestADamagedRecordIsSetAsideAndNamed(t *testing.T) {
 				t.Errorf("another service: %v", err)
 			}
 		})
+	}
+}
+
+// A newer toad's record is whole: it waits for that toad, whoever looks at it meanwhile.
+func TestANewerRecordIsLeftWhereItIs(t *testing.T) {
+	s := open(t)
+	if err := s.Put(service(3)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.Dir(), "services/web.json")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, newer := range map[string]string{
+		"the same fields": strings.Replace(string(whole), `"schema": 1`, `"schema": 7`, 1),
+		"other fields":    `{"schema": 7, "service": {"name": "web"}, "generation": "three"}`,
+	} {
+		if err := os.WriteFile(path, []byte(newer), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			_, err := s.Service("web")
+			if !errors.Is(err, record.ErrNewer) || !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "schema 7") || !strings.Contains(err.Error(), "--repair web") {
+				t.Errorf("%s: have %v", what, err)
+			}
+		}
+		if have, _ := os.ReadFile(path); string(have) != newer {
+			t.Errorf("%s: it was changed: %s", what, have)
+		}
+	}
+	if err := s.SetNewerAside("web"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Service("web"); !errors.Is(err, record.ErrDamaged) || errors.Is(err, record.ErrNewer) {
+		t.Errorf("set aside it is %v", err)
 	}
 }
 

@@ -598,7 +598,7 @@ func (l *lab) act(id string) (where string) {
 			where = d.at
 		}
 	}()
-	if err := l.toad().Act(l.t.Context(), id); err != nil {
+	if err := l.toad().Act(l.t.Context(), id); err != nil && !errors.Is(err, record.ErrNewer) {
 		l.t.Errorf("toad act: %v", err)
 	}
 	return ""

@@ -40,7 +40,7 @@ func (r *Rollout) Repair(ctx context.Context, service string, enrolled *probatio
 		}
 		return Repaired{}, err
 	}
-	done, err := r.repair(ctx, service, enrolled)
+	done, err := r.repair(ctx, service, enrolled, err)
 	if op := done.Service.Operation; err == nil && op != nil && done.Service.Due() != probation.Nothing {
 		r.mustBegin(ctx, *op)
 	}
@@ -48,7 +48,12 @@ func (r *Rollout) Repair(ctx context.Context, service string, enrolled *probatio
 }
 
 // repair is Repair under the service's lock, without the act.
-func (r *Rollout) repair(ctx context.Context, service string, enrolled *probation.Enrollment) (done Repaired, err error) {
+func (r *Rollout) repair(ctx context.Context, service string, enrolled *probation.Enrollment, damage error) (done Repaired, err error) {
+	if errors.Is(damage, record.ErrNewer) {
+		if err := r.Records.SetNewerAside(service); err != nil {
+			return done, err
+		}
+	}
 	m, from, err := r.remains(ctx, service, enrolled)
 	if err != nil {
 		return done, err
@@ -68,12 +73,15 @@ func (r *Rollout) repair(ctx context.Context, service string, enrolled *probatio
 // and it must not stay in force unjudged. In all other cases nothing that runs depends on it, and it is left for a person.
 func (r *Rollout) giveUpDamaged(ctx context.Context, service, id string, cause error) (rebuilt bool, err error) {
 	op, undecided := r.Records.Undecided(service)
+	if !undecided && errors.Is(cause, record.ErrNewer) {
+		return false, cause // it is tried again, and goes on as soon as the newer toad is back
+	}
 	if !undecided || op.ID != id {
 		r.Log.Error("left alone", "service", service, "err", cause)
 		return false, nil
 	}
 	r.note(op, "error", "step", "the record was damaged during the deployment: "+cause.Error(), nil)
-	_, err = r.repair(ctx, service, nil)
+	_, err = r.repair(ctx, service, nil, cause)
 	return err == nil, err
 }
 
