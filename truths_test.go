@@ -12,22 +12,13 @@ import (
 // The table of what tries to break the first truths names no test and no mutant that is not there, and misses no mutant.
 func TestTheTableOfTruthsIsTrue(t *testing.T) {
 	table := source(t, "docs/truths.md")
-	var tests strings.Builder
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, "_test.go") {
-			tests.WriteString(source(t, path))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tests := testSources(t)
 	named := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(table, -1)
 	if len(named) < 20 {
 		t.Errorf("only %d tests are named", len(named))
 	}
 	for _, m := range named {
-		if !strings.Contains(tests.String(), "func "+m[1]+"(") {
+		if !strings.Contains(tests, "func "+m[1]+"(") {
 			t.Errorf("there is no %s", m[1])
 		}
 	}
@@ -54,6 +45,22 @@ func TestTheTableOfTruthsIsTrue(t *testing.T) {
 	for name := range listed {
 		t.Errorf("there is no mutant %s", name)
 	}
+}
+
+// testSources is the text of all tests.
+func testSources(t *testing.T) string {
+	t.Helper()
+	var tests strings.Builder
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			tests.WriteString(source(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests.String()
 }
 
 var (
