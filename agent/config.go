@@ -17,7 +17,7 @@ import (
 	"toad/internal/atomicfile"
 )
 
-// Config says to whom a box belongs. It stands in agent.toml, written by toad agent bootstrap; no secret is in it.
+// Config says to whom a box belongs. It stands in agent.toml, written by toad agent bootstrap, 0600: via may hold a proxy's password.
 type Config struct {
 	Control string   `toml:"control"`          // https://host:port of the control plane
 	Bao     string   `toml:"bao"`              // https://host:port of OpenBao
