@@ -48,7 +48,9 @@ func (r *Rollout) drain(ctx context.Context, svc probation.Service) (probation.D
 	case s.Job != 0 || s.ActiveState == "deactivating":
 		return r.lookAgain(ctx, svc, time.Second)
 	case s.ActiveState == "failed": // by how it answered the stop: that tells nobody anything
-		_ = r.Jobs.ResetFailed(ctx, d.Service)
+		if err := ignoreNoUnit(r.Jobs.ResetFailed(ctx, d.Service)); err != nil {
+			return "", fmt.Errorf("forget that %s failed: %w", d.Service, err)
+		}
 	}
 	r.dropLimit(ctx, *svc.Operation, unitgen.Drain)
 	svc.Drain = nil

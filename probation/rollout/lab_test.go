@@ -78,6 +78,8 @@ type lab struct {
 	programs   map[string]string // what images run, by image id
 	override   string            // an image that another file's drop-in puts in the place of the pin's
 	noRetain   error
+	noReset    error          // of a decided operation
+	forgotten  map[string]int // failures of units
 
 	asked    []string // of the host, in order
 	saved    string   // the record at the last call
@@ -115,7 +117,7 @@ func labOf(t *testing.T, e probation.Enrollment) *lab {
 	}
 	l := &lab{t: t, enrollment: e, units: map[string]*side{}, records: records, dirs: quadlet.Dirs{Config: config, Roots: []string{config}}, bootID: "one", born: time.Now(), zone: time.UTC,
 		calendar: map[string]time.Time{}, bound: map[string]time.Duration{},
-		own: map[string]unitgen.State{}, admitted: map[string]bool{}, kept: map[string]bool{}, unwell: map[string]bool{},
+		own: map[string]unitgen.State{}, admitted: map[string]bool{}, kept: map[string]bool{}, unwell: map[string]bool{}, forgotten: map[string]int{},
 		registry: map[string]rollout.Image{}, images: map[string]rollout.Image{}}
 	for _, img := range []rollout.Image{v1, v2, v3} {
 		l.registry[img.RepoDigests[0]] = img
@@ -372,7 +374,13 @@ func (l *lab) Stop(_ context.Context, name string) error {
 	return nil
 }
 
-func (l *lab) ResetFailed(context.Context, string) error { return nil }
+func (l *lab) ResetFailed(_ context.Context, name string) error {
+	if l.noReset != nil && l.operation().Phase.Terminal() {
+		return l.noReset
+	}
+	l.forgotten[name]++
+	return nil
+}
 
 func (l *lab) Reload(context.Context) error {
 	defer l.pass("reload")()

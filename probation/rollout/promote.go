@@ -121,7 +121,10 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 			return err
 		}
 		if op.Sided() && op.Moves(b) && op.Phase != probation.Promoted {
-			_ = r.Jobs.ResetFailed(ctx, b.Service) // it is idle, and no failed unit
+			// It is idle, and no failed unit.
+			if err := ignoreNoUnit(r.Jobs.ResetFailed(ctx, b.Service)); err != nil {
+				return fmt.Errorf("forget that %s failed: %w", b.Service, err)
+			}
 		}
 	}
 	if _, err := r.Records.Sweep(); err != nil {

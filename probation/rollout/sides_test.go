@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,6 +139,27 @@ func (l *lab) ends(phase probation.Phase, serves string, runs rollout.Image) {
 func inSided(t *testing.T, story func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { story(newSided(t)) })
+}
+
+// A call that does not come through is made again: a candidate that failed does not stay a failed unit on its idle side.
+func TestACandidateThatFailedIsForgottenOnItsSide(t *testing.T) {
+	inSided(t, func(l *lab) {
+		l.unwell[v3.ID] = true
+		id := l.accept(v3)
+		l.until(id, probation.Restoring)
+		l.noReset = errors.New("no answer")
+		before := l.forgotten[serviceB]
+		for range 10 {
+			if err := l.toad().Act(l.t.Context(), id); err != nil {
+				l.noReset = nil // systemd starts it again
+			} else if !l.check() {
+				break
+			}
+		}
+		if !l.operation().Released || l.noReset != nil || l.forgotten[serviceB] <= before {
+			l.t.Errorf("let go %v; its failure was forgotten %d times, before %d", l.operation().Released, l.forgotten[serviceB], before)
+		}
+	})
 }
 
 func TestSidesTakeTurns(t *testing.T) {
