@@ -109,17 +109,13 @@ func TestTheUserManagerGoesDownInEveryPhase(t *testing.T) {
 // begin deploys a tag, and returns when the operation is in a phase, with its act stopped at a fault point of that phase.
 func begin(t *testing.T, w *scene.Web, tag, phase, hang string) {
 	t.Helper()
-	flags := []string{"--detach"}
-	if slices.ContainsFunc(w.Status(t).Refusals, func(r struct{ Digest, Reason string }) bool { return r.Digest == w.Digest(t, tag) }) {
-		flags = append(flags, "--retry")
-	}
 	if hang != "" {
 		if !strings.Contains(hang, " ") {
 			hang += " 1"
 		}
 		w.WriteFile(t, "~/.local/state/toad/fault", hang+" hang\n", 0o600)
 	}
-	w.MustDeploy(t, 0, tag, flags...)
+	w.MustDeploy(t, 0, tag, detached(t, w, tag)...)
 	if hang != "" {
 		host.Eventually(t, "the act to come to "+hang, 30*time.Second, func() bool {
 			return w.User(t, "test", "-e", ".local/state/toad/fault").Exit != 0
@@ -129,6 +125,16 @@ func begin(t *testing.T, w *scene.Web, tag, phase, hang string) {
 	if phase == "probation" {
 		w.Serves(t, tag)
 	}
+}
+
+// detached are the flags of a deployment that nobody follows, of what may have been refused before.
+func detached(t *testing.T, w *scene.Web, tag string) []string {
+	t.Helper()
+	flags := []string{"--detach"}
+	if slices.ContainsFunc(w.Status(t).Refusals, func(r struct{ Digest, Reason string }) bool { return r.Digest == w.Digest(t, tag) }) {
+		flags = append(flags, "--retry")
+	}
+	return flags
 }
 
 // back has v2 in force again, for the next case.

@@ -18,6 +18,7 @@ func strays(t *testing.T, w *scene.Web) {
 	const state = ".local/state/toad"
 	text := w.ReadFile(t, "~/"+pinned)
 	operation := w.Record(t).Operation.ID
+	since := w.MustExec(t, "date", "+%s")
 	w.MustUser(t, "sh", "-c", `
 		systemd-run --user -q --on-active=1h --unit toad-probation-web-g77 true
 		systemd-run --user -q --on-active=1h --unit toad-restore-gone-g3 true
@@ -26,7 +27,6 @@ func strays(t *testing.T, w *scene.Web) {
 		sed -i s/never/always/ `+pinned+`
 		for f in `+state+`/services/.toad-tmp-123 `+quadlets+`/web.container.d/.toad-tmp-456; do echo > $f; touch -d -1hour $f; done
 		podman run -q -d --name beside --label io.toad.operation=`+operation+` --label PODMAN_SYSTEMD_UNIT=web.service $(podman inspect --format '{{.Image}}' systemd-web) good`)
-	since := w.MustExec(t, "date", "+%s")
 	for range 2 {
 		w.MustUser(t, "systemctl", "--user", "start", "toad-tick.service")
 	}
@@ -84,7 +84,7 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 	// fails deploys what is never ready, and waits for its deadline.
 	fails := func(t *testing.T) {
 		t.Helper()
-		w.MustUser(t, "sh", "-c", `sed -i '/service.web.probation/,$s/deadline = .*/deadline = "6s"/' .config/toad/enrollment.toml`)
+		w.MustUser(t, "sh", "-c", `sed -i '/service.web.probation/,$s/deadline = .*/deadline = "12s"/' .config/toad/enrollment.toml`)
 		flags := []string{"--detach"}
 		if len(w.Status(t).Refusals) > 0 {
 			flags = append(flags, "--retry")
@@ -135,4 +135,5 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 		w.MustDeploy(t, 0, "v3")
 		w.Untouched(t)
 	})
+	t.Run("a group whose pins differ", func(t *testing.T) { group(t, w) })
 }
