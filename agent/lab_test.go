@@ -68,10 +68,7 @@ func newLab(t *testing.T) *lab { return labIn(t, control.New(), env, "box-1") }
 
 func labIn(t *testing.T, w *control.World, env, box string) *lab {
 	t.Helper()
-	dir := t.TempDir()
-	l := &lab{t: t, world: w, env: env, box: box, state: filepath.Join(dir, "state"), conf: Folder(filepath.Join(dir, "config")), at: time.Now(),
-		services: map[string]probation.Service{}, ops: map[string]probation.Operation{}, files: map[string]string{}, secrets: map[string]string{},
-		foreign: map[string]string{}, volumes: map[string]bool{}, running: map[string]bool{}, bad: map[string]bool{}, code: probation.CodeCandidateExited, free: 1 << 30}
+	l := bare(t, w, env, box, t.TempDir())
 	w.Set(env, func(*control.Env) {})
 	c, b := w.Loopback(t)
 	l.cfg = Config{Control: c, Bao: b, EnvID: env, Box: box, Role: control.Role}
@@ -80,6 +77,13 @@ func labIn(t *testing.T, w *control.World, env, box string) *lab {
 	}
 	l.grant()
 	return l
+}
+
+// bare is a box that knows of no servers yet.
+func bare(t *testing.T, w *control.World, env, box, dir string) *lab {
+	return &lab{t: t, world: w, env: env, box: box, state: filepath.Join(dir, "state"), conf: Folder(filepath.Join(dir, "config")), at: time.Now(),
+		services: map[string]probation.Service{}, ops: map[string]probation.Operation{}, files: map[string]string{}, secrets: map[string]string{},
+		foreign: map[string]string{}, volumes: map[string]bool{}, running: map[string]bool{}, bad: map[string]bool{}, code: probation.CodeCandidateExited, free: 1 << 30}
 }
 
 // grant puts a deploy grant where an operator would.
