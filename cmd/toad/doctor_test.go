@@ -9,17 +9,42 @@ import (
 	"toad/probation"
 )
 
-func TestPrunesAll(t *testing.T) {
-	for command, want := range map[string]bool{
-		"{ path=/usr/bin/podman ; argv[]=/usr/bin/podman system prune -af ; ignore_errors=no }":                          true,
-		"{ path=/usr/bin/podman ; argv[]=/usr/bin/podman image prune --all --force ; ignore_errors=no }":                 true,
-		"{ path=/bin/sh ; argv[]=/bin/sh -c podman system prune -f && true ; ignore_errors=no }":                         true,
-		"{ path=/usr/bin/podman ; argv[]=/usr/bin/podman image prune -af --filter until=48h ; ignore_errors=no }":        false,
-		"{ path=/usr/bin/podman ; argv[]=/usr/bin/podman container prune -f ; ignore_errors=no }":                        false,
-		"{ path=/usr/bin/podman ; argv[]=/usr/bin/podman ps ; x } { path=/usr/bin/git ; argv[]=/usr/bin/git prune ; y }": false,
+func TestWhatUndoesToadsWorkIsToldFromWhatDoesNot(t *testing.T) {
+	h := menaced{services: []string{"web.service", "store-a@1.service"}}
+	for command, want := range map[string]string{
+		"/usr/bin/podman system prune -af":                           "prune",
+		"/usr/bin/podman image prune --all --force":                  "prune",
+		"/bin/sh -c podman system prune -f && true":                  "prune",
+		"/usr/bin/podman image prune -af --filter until=48h":         "prune", // by when an image was built
+		"/usr/bin/podman image prune -af --filter label!=keep":       "prune",
+		"/usr/bin/podman image prune -af --filter label=disposable":  "",
+		"/usr/bin/podman system prune -af --filter=label=disposable": "",
+		"/usr/bin/podman container prune -f":                         "",
+		"/usr/bin/podman ps ; /usr/bin/git prune":                    "",
+		"/usr/bin/podman auto-update":                                "auto-update",
+		"/usr/bin/podman rm -fa":                                     "containers",
+		"/usr/bin/podman restart --all":                              "restart",
+		"/usr/bin/podman restart other":                              "",
+		"/usr/bin/systemctl --user restart web.service":              "restart",
+		"/usr/bin/systemctl --user try-restart web":                  "restart",
+		"/usr/bin/systemctl --user restart store-*":                  "restart",
+		"/usr/bin/systemctl --user restart default.target":           "restart",
+		"/usr/bin/systemctl --user restart other.service":            "",
+		"/usr/bin/systemctl --user reload web.service":               "",
+		"/usr/bin/rsync -a --delete q/ .config/containers/systemd/":  "rsync",
+		"/usr/bin/rsync -a --del q/ .config/containers/systemd":      "rsync",
+		"/usr/bin/rsync -a q/ .config/containers/systemd/":           "",
+		"/usr/bin/rsync -a --delete --exclude zz-toad.conf --exclude=zz-toad.previous --exclude .toad-made q/ .config/containers/systemd/": "",
+		"/usr/bin/rsync -a --delete --exclude zz-toad.conf q/ .config/containers/systemd/":                                                 "rsync",
 	} {
-		if have := prunesAll(command); have != want {
-			t.Errorf("%s: want %v", command, want)
+		have := ""
+		for _, m := range menaces {
+			if m.is(h, command) {
+				have += m.what
+			}
+		}
+		if have != want {
+			t.Errorf("%s: want %q, have %q", command, want, have)
 		}
 	}
 }

@@ -54,7 +54,13 @@ func TestDoctorFindsWhatIsWrongAndRepairsRecords(t *testing.T) {
 		{"a drop-in that wins", "printf '[Container]\\nImage=127.0.0.1:5000/app:v1\\n' > .config/containers/systemd/web.container.d/zzz.conf; systemctl --user daemon-reload",
 			"rm .config/containers/systemd/web.container.d/zzz.conf; systemctl --user daemon-reload", 1, "fail", "web", "zzz.conf:2 wins over the pin", "take the setting out"},
 		{"no linger", "!mv /var/lib/systemd/linger/toad /root/", "!mv /root/toad /var/lib/systemd/linger/", 1, "fail", "linger", "ends with the last login", "loginctl enable-linger toad"},
-		{"a timer that prunes", "systemd-run --user -q --unit tidy --on-active=1h podman system prune -af", "systemctl --user stop tidy.timer", 0, "warn", "prune", "tidy.timer runs a podman prune without a filter", "--filter"},
+		{"a timer that prunes", timer + "podman system prune -af", noTimer, 0, "warn", "prune", "tidy.timer runs a podman prune that takes any image", "--filter label="},
+		{"a timer that prunes by age", timer + "podman image prune -af --filter until=48h", noTimer, 0, "warn", "prune", "takes any image", "--filter label="},
+		{"a timer that mirrors the Quadlets", timer + "rsync -a --delete --exclude zz-toad.conf q/ .config/containers/systemd/", noTimer, 0, "warn", "rsync", "takes the pins away", "--exclude zz-toad.previous"},
+		{"a timer that restarts in groups", timer + "systemctl --user restart 'we*'", noTimer, 0, "warn", "restart", "tidy.timer restarts units that are enrolled", "ExecCondition="},
+		{"a timer that updates", "systemctl --user start podman-auto-update.timer", "systemctl --user stop podman-auto-update.timer", 0, "warn", "auto-update", "passes over pinned units", "disable --now"},
+		{"AutoUpdate= in a Quadlet", "printf '[Container]\\nAutoUpdate=registry\\n' > .config/containers/systemd/web.container.d/10-auto.conf; systemctl --user daemon-reload",
+			"rm .config/containers/systemd/web.container.d/10-auto.conf; systemctl --user daemon-reload", 0, "warn", "web, web.container", "AutoUpdate=registry counts for nothing", "take it out"},
 		{"a masked unit", "systemctl --user mask toad-tick.timer", "systemctl --user unmask toad-tick.timer; toad setup", 1, "fail", "toad's units", "toad-tick.timer is masked", "unmask"},
 		{"a pin of nobody", "mkdir .config/containers/systemd/x.container.d; sed s/web/gone/ " + pin + " > .config/containers/systemd/x.container.d/zz-toad.conf", "rm -r .config/containers/systemd/x.container.d", 0, "warn", "strays", "has no record here", ""},
 		{"an enrollment that is not valid", "cp .config/toad/enrollment.toml e; echo '[servic.x]' >> .config/toad/enrollment.toml", "mv e .config/toad/enrollment.toml", 0, "warn", "enrollment", "last good enrollment", "enrollment.toml"},
@@ -79,7 +85,40 @@ func TestDoctorFindsWhatIsWrongAndRepairsRecords(t *testing.T) {
 	if bad := doctor(t, w, 0); len(bad) > 0 {
 		t.Errorf("when all is mended: %+v", bad)
 	}
+	for _, fenced := range []string{fence + "podman system prune -af", fence + "systemctl --user restart 'we*'", "podman image prune -af --filter label=disposable",
+		"rsync -a --delete --exclude zz-toad.conf --exclude zz-toad.previous --exclude .toad-made q/ .config/containers/systemd/"} {
+		w.MustUser(t, "sh", "-c", timer+fenced)
+		if bad := doctor(t, w, 0); len(bad) > 0 {
+			t.Errorf("of %s: %+v", fenced, bad)
+		}
+		w.MustUser(t, "sh", "-c", noTimer)
+	}
+	holds(t, w)
 	repairs(t, w)
+}
+
+// What else is automated on the host; the condition is that of docs/host.md.
+const (
+	timer   = "systemd-run --user -q --unit tidy --on-active=1h "
+	noTimer = "systemctl --user stop tidy.timer"
+	fence   = `-p 'ExecCondition=/bin/sh -c "! systemctl --user -q is-active toad-prepare-* toad-probation-* toad-restore-*"' `
+)
+
+// holds asserts that the fence lets a job run when nothing is under way, and does not while a timer of toad's is there.
+func holds(t *testing.T, w *scene.Web) {
+	t.Helper()
+	job := func() string {
+		w.MustUser(t, "sh", "-c", "rm -f ran; systemd-run --user -q --wait --unit tidy "+fence+"touch $HOME/ran || true")
+		return w.MustUser(t, "sh", "-c", "ls ran 2>/dev/null || true")
+	}
+	if have := job(); have != "ran" {
+		t.Error("the fence holds though nothing is under way")
+	}
+	w.MustUser(t, "systemd-run", "--user", "-q", "--unit", "toad-probation-web-g99", "--on-active=1h", "true")
+	if have := job(); have != "" {
+		t.Error("the fence does not hold")
+	}
+	w.MustUser(t, "systemctl", "--user", "stop", "toad-probation-web-g99.timer")
 }
 
 // repairs damages the record in the ways that a host may, and has it rebuilt.
