@@ -22,6 +22,10 @@ func Installed(p Program, pins ...string) []File {
 		{"toad-tick.timer", tickTimerText},
 		{"toad-tick.service", tickText},
 	}
+	if p.Container != nil {
+		files[2] = File{ContainerFile, containerText}
+		files = append(files, File{LookSocket, lookSocketText}, File{LookService, lookText})
+	}
 	if len(p.Listen) > 0 {
 		files = append(files, File{TCPSocket, tcpSocketText})
 	}
@@ -31,6 +35,8 @@ func Installed(p Program, pins ...string) []File {
 	fill := strings.NewReplacer(
 		"{agent}", p.starts("agent", "run"),
 		"{serve}", p.starts(p.serve()...),
+		"{container}", p.container(),
+		"{look-host}", p.starts("look"),
 		"{listen}", p.streams(),
 		"{reconcile}", p.starts("reconcile"),
 		"{look}", p.starts("reconcile", "--look"),
@@ -53,6 +59,26 @@ func (p Program) starts(args ...string) string {
 		lines = append(lines, "Environment="+quote(assignment))
 	}
 	return strings.Join(append(lines, "ExecStart="+command(append([]string{p.Exe}, args...)...)), "\n")
+}
+
+// container are the lines of the daemon's own container that depend on the host.
+func (p Program) container() string {
+	c := p.Container
+	if c == nil {
+		return ""
+	}
+	lines := []string{"Rootfs=" + path(c.Rootfs), "Exec=" + strings.TrimPrefix(command(append([]string{"/toad"}, p.serve()...)...), ":")}
+	for _, folder := range []string{p.State, c.Quadlets, c.Config} {
+		lines = append(lines, "Volume="+path(folder)+":"+path(folder))
+	}
+	assignments := append(p.environment(), "HOME="+c.Home, "USER="+c.User)
+	if c.ConfigHome != "" {
+		assignments = append(assignments, "XDG_CONFIG_HOME="+c.ConfigHome)
+	}
+	for _, assignment := range assignments {
+		lines = append(lines, "Environment="+quote(assignment))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // serve is how the daemon is started. It is told of the addresses that systemd opens for it, or it would not take one
@@ -87,6 +113,9 @@ func watched(p Program, pins []string) string {
 }
 
 const head = "# Written by toad setup, which writes it anew. To change it, use systemctl --user edit.\n"
+
+// Own reports whether a file is one that toad setup has written.
+func Own(text string) bool { return strings.HasPrefix(text, "# Written by toad setup") }
 
 // The limits are off because a daemon that crashes in a loop would otherwise take the socket down for good.
 const socketText = `[Unit]
@@ -160,6 +189,76 @@ WatchdogSignal=KILL
 
 [Install]
 Also=toad.socket
+`
+
+// The daemon in a container of its own, and what it asks of the host there.
+const (
+	ContainerFile = "toad.container" // a Quadlet, not a unit: its folder is another
+	LookSocket    = "toad-look.socket"
+	LookService   = "toad-look.service"
+)
+
+// It runs a folder, not an image: the image of a container that is idle would not survive a prune. Mounted are folders
+// only, for a mounted socket is a stale one when its file is made anew. With the bus among them the container is no
+// sandbox against toad itself, but it keeps the rest of the host out of reach of its mistakes. %b is the boot, which the
+// host's own processes read from /proc; Podman does not pass WATCHDOG_USEC on.
+const containerText = `[Unit]
+Description=toad: accepts, records and answers, in a container of its own
+Requires=toad.socket
+After=toad.socket
+Wants=toad-look.socket
+StartLimitIntervalSec=0
+
+[Container]
+ContainerName=toad
+{container}
+Volume=%t:%t
+Environment=XDG_RUNTIME_DIR=%t DBUS_SESSION_BUS_ADDRESS=unix:path=%t/bus
+Environment=TOAD_LOOK=%t/toad/look.sock TOAD_BOOT_ID=%b WATCHDOG_USEC=10000000
+PodmanArgs=--env=JOURNAL_STREAM
+UserNS=keep-id
+Network=none
+ReadOnly=true
+ReadOnlyTmpfs=false
+DropCapability=all
+NoNewPrivileges=true
+SecurityLabelDisable=true
+LogDriver=passthrough
+Notify=true
+
+[Service]
+Restart=on-failure
+RestartSec=1s
+WatchdogSec=10s
+WatchdogSignal=KILL
+
+[Quadlet]
+DefaultDependencies=false
+`
+
+const lookSocketText = `[Unit]
+Description=toad: where its container asks about the host
+
+[Socket]
+ListenStream=%t/toad/look.sock
+SocketMode=0600
+DirectoryMode=0700
+TriggerLimitIntervalSec=0
+PollLimitIntervalSec=2s
+PollLimitBurst=4
+
+[Install]
+WantedBy=sockets.target
+`
+
+const lookText = `[Unit]
+Description=toad: tells its container of the host
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+{look-host}
+TimeoutStopSec=5s
 `
 
 // Enrolled units are ordered after this one. Where the user manager was killed with all that ran, Podman takes its

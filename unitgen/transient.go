@@ -28,6 +28,18 @@ type Program struct {
 	Listen     []string          // addresses for the API over TCP; none leaves it to the Unix socket
 	Hosts      []string          // names by which it is asked there
 	Agent      bool              // the box belongs to an environment, and checks in
+	Container  *Container        // the daemon runs in one of its own; nil: as a plain unit
+}
+
+// Container is what the daemon's own container is made of: a root with nothing but the binary, and four folders, which lie
+// at the same place inside and out. The runtime folder is the fourth.
+type Container struct {
+	Rootfs     string // holds the binary as /toad
+	Quadlets   string // ~/.config/containers
+	Config     string // ~/.config/toad
+	Home       string
+	User       string
+	ConfigHome string // XDG_CONFIG_HOME; "" where it is not set
 }
 
 const (

@@ -69,6 +69,17 @@ func TestInstalledUnitsAreAsRecorded(t *testing.T) {
 			golden(t, filepath.Join("testdata", "installed", "listening-"+f.Name), f.Text)
 		}
 	}
+	inside := listening
+	inside.Container = &unitgen.Container{Rootfs: "/data/toad/rootfs", Quadlets: "/home/toad/.config/containers", Config: "/home/toad/.config/toad",
+		Home: "/home/toad", User: "toad"}
+	for _, f := range unitgen.Installed(inside) {
+		switch f.Name {
+		case unitgen.ContainerFile, unitgen.LookSocket, unitgen.LookService:
+			golden(t, filepath.Join("testdata", "installed", f.Name), f.Text)
+		case "toad.service":
+			t.Error("there are two daemons")
+		}
+	}
 }
 
 func TestInstalledUnitsSurviveSystemdAnalyze(t *testing.T) {

@@ -65,13 +65,22 @@ func (h *host) checkUnits(ctx context.Context, f *findings) {
 	if !good {
 		return
 	}
-	for _, name := range append([]string{"toad-reconcile.service"}, started...) {
+	for _, other := range h.otherShape() {
+		bad(levelWarn, other+" is left of another shape of toad", "toad setup")
+	}
+	names := append([]string{"toad-reconcile.service"}, h.startedUnits()...)
+	if len(h.rollout.Program.Listen) > 0 {
+		names = append(names, unitgen.TCPSocket)
+	}
+	for _, name := range names {
 		s, err := h.bus.State(ctx, name)
 		switch {
 		case err != nil:
 			bad(levelFail, err.Error(), "")
 		case s.LoadState == "masked":
 			bad(levelFail, name+" is masked", "systemctl --user unmask "+name+" && toad setup")
+		case s.NeedDaemonReload:
+			bad(levelWarn, name+" is loaded as it was before its file changed", "systemctl --user daemon-reload")
 		case s.UnitFileState != "enabled":
 			bad(levelFail, fmt.Sprintf("%s is %s: it is not there after a boot", name, s.UnitFileState), "toad setup")
 		case name != "toad-reconcile.service" && !s.Up():
@@ -91,6 +100,12 @@ func (h *host) checkBinary(f *findings) {
 	if err != nil {
 		f.add(levelFail, "binary", err.Error()+": no unit could run", "toad setup")
 		return
+	}
+	if c := h.rollout.Program.Container; c != nil {
+		if inside, err := os.ReadFile(filepath.Join(c.Rootfs, "toad")); err != nil || !bytes.Equal(inside, copied) {
+			f.add(levelFail, "binary", "the container's toad is not the one that the units run", "toad setup")
+			return
+		}
 	}
 	own, err := os.Executable()
 	if err == nil && own != exe {

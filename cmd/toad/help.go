@@ -12,7 +12,7 @@ import (
 )
 
 // unitCommands are what systemd starts; people need them when they look for a fault.
-var unitCommands = []string{"serve", "act", "check", "reconcile", "alert", "tick", "fence", "deliver"}
+var unitCommands = []string{"serve", "act", "check", "reconcile", "alert", "tick", "look", "fence", "deliver"}
 
 // helpColumns is how wide help may be, wherever it is printed.
 const helpColumns = 80

@@ -29,10 +29,17 @@ func now() probation.Instant {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err == nil {
 		i.Boot = time.Duration(ts.Nano())
 	}
-	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
-		i.BootID = strings.TrimSpace(string(id))
-	}
+	i.BootID = bootID()
 	return i
+}
+
+// bootID is as the kernel writes it. systemd tells a daemon in a container, without the dashes.
+func bootID() string {
+	if id := os.Getenv("TOAD_BOOT_ID"); len(id) == 32 {
+		return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+	}
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
 }
 
 // uptime is CLOCK_MONOTONIC, by which systemd says since when a unit is active. It stands still while the host sleeps.

@@ -197,10 +197,13 @@ func installedListening() (l listening) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "toad.service"))
 	if err != nil {
+		text, err = os.ReadFile(pathOf(dir, unitgen.ContainerFile))
+	}
+	if err != nil {
 		return l
 	}
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "ExecStart=") {
+		if !strings.HasPrefix(line, "ExecStart=") && !strings.HasPrefix(line, "Exec=") {
 			continue
 		}
 		for _, m := range listenArgs.FindAllStringSubmatch(line, -1) {

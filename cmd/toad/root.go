@@ -22,7 +22,7 @@ func commands() []func(*globals) *ffcli.Command {
 		deployCmd, shipCmd, rollbackCmd, statusCmd, logCmd, diffCmd, enrollCmd, proofCmd, tokenCmd, unpinCmd, agentCmd, doctorCmd, setupCmd,
 		completionCmd, versionCmd,
 		completeCmd, manCmd,
-		serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd,
+		serveCmd, actCmd, checkCmd, reconcileCmd, alertCmd, tickCmd, lookCmd,
 	}
 }
 

@@ -64,6 +64,9 @@ func serve(ctx context.Context, g *globals, l listening, idle time.Duration) err
 		return hint(configError{err}, "one is enough: systemctl --user status toad.service")
 	}
 	defer unlock()
+	if os.Getenv(lookSocket) != "" {
+		h.lendBinary(ctx)
+	}
 	h.enrolled.keeps = true
 	all, activated, err := listeners(g, l, h.log)
 	if err != nil {
@@ -76,11 +79,12 @@ func serve(ctx context.Context, g *globals, l listening, idle time.Duration) err
 		idle = 0 // nothing would bring it back
 	}
 	records := record.NewReader(h.records)
+	sight := h.sight()
 	server := httpd.New(httpd.Options{Deployments: h.rollout, Records: records, Enrolled: h.enrolled,
-		Registry: published{h.podman}, Proofs: proofs{h}, Files: staging{h}, MaxFile: releases.MaxFile, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
-		Planner: h.rollout, Host: looks{h}, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
+		Registry: sight, Proofs: sight, Files: staging{h}, MaxFile: releases.MaxFile, Tokens: authstore.New(filepath.Join(h.records.Dir(), "tokens.json")), Hosts: l.names(),
+		Planner: sight, Host: sight, Health: h.health, Alerts: h.alerts.Waiting, Version: version,
 		StateDir: h.records.Dir(), Log: h.log, Idle: idle})
-	server.Page = h.page(records, server.Follow)
+	server.Page = h.page(records, sight, server.Follow)
 	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady)
 	go h.watchdog(ctx, server.Stay)
 	err = server.Serve(ctx, all...)

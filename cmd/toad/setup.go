@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/peterbourgon/ff/v3/ffcli"
 
-	"toad/internal/atomicfile"
 	"toad/podmanc"
 	"toad/unitgen"
 )
@@ -23,16 +21,19 @@ func setupCmd(g *globals) *ffcli.Command {
 	fs := flag.NewFlagSet("toad setup", flag.ContinueOnError)
 	dry := fs.Bool("dry-run", false, "print what would be written, and write nothing")
 	var l listening
+	shape := fs.String("shape", "", "run the daemon in the `SHAPE` binary, a plain unit, or container, one of its own; default: as it is")
 	fs.Func("listen", "`ADDRESS` to answer on over TCP, e.g. 127.0.0.1:8686, may be given more than once; none: no longer", l.addOrNone)
 	fs.Func("host", "`NAME` by which it is asked there, beside localhost; may be given more than once", l.addHost)
 	uninstall := fs.Bool("uninstall", false, "remove toad's units; services run on, and keep their pins")
 	return &ffcli.Command{
-		Name: "setup", ShortUsage: "toad setup [--listen ADDRESS]… [--host NAME]… [--dry-run | --uninstall]", FlagSet: fs,
+		Name: "setup", ShortUsage: "toad setup [--listen ADDRESS]… [--host NAME]… [--shape SHAPE] [--dry-run | --uninstall]", FlagSet: fs,
 		ShortHelp: "install and start toad's user units",
 		LongHelp: "Copies this binary to the state folder, installs toad's units for this user and starts its socket.\n" +
 			"Enables podman.socket, too, where Podman does not answer. Safe to run again, after an upgrade for example.\n\n" +
 			"With --listen the API is answered over TCP too, to those who have a token (toad token issue). Without it, what\n" +
 			"was said the last time stays.\n\n" +
+			"With --shape container the daemon runs in a container that holds nothing but the binary and sees four folders;\n" +
+			"what acts on the host is started by systemd as before. --shape binary goes back.\n\n" +
 			"With --uninstall it takes the units away again. It is refused while a deployment is under way. Services run\n" +
 			"on with their pins, and the records stay.\n\nExample: toad setup",
 		Exec: func(ctx context.Context, args []string) error {
@@ -42,7 +43,7 @@ func setupCmd(g *globals) *ffcli.Command {
 			if *uninstall {
 				return uninstallUnits(ctx, g, *dry)
 			}
-			return setup(ctx, g, l, *dry)
+			return setup(ctx, g, l, *shape, *dry)
 		},
 	}
 }
@@ -50,7 +51,7 @@ func setupCmd(g *globals) *ffcli.Command {
 // started are the units that setup enables; toad-reconcile is only enabled, the manager alone starts it.
 var started = []string{"toad.socket", unitgen.WebSocket, "toad-tick.timer", fencePath}
 
-func setup(ctx context.Context, g *globals, l listening, dry bool) error {
+func setup(ctx context.Context, g *globals, l listening, shape string, dry bool) error {
 	h, err := wire(ctx, g)
 	if err != nil {
 		return err
@@ -69,12 +70,19 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	if len(l.hosts) > 0 && len(h.rollout.Program.Listen) == 0 {
 		return usagef("--host is a name for an address: give --listen too")
 	}
+	if err := h.reshape(shape); err != nil {
+		return err
+	}
 	if err := h.supported(ctx); err != nil && (dry || h.openPodman(ctx, g, err) != nil) {
 		return err
 	}
 	files, err := h.unitFiles()
 	if err != nil {
 		return err
+	}
+	if h.inPlace(ctx) {
+		fmt.Fprintf(g.Stdout, "nothing to do: toad is set up, its units run %s\n", version)
+		return nil
 	}
 	for _, f := range files {
 		if sameText(f) {
@@ -93,14 +101,17 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	}
 	if dry {
 		fmt.Fprintf(g.Stdout, "copy this binary to %s\nenable toad-reconcile.service\nstart %s\n",
-			h.rollout.Program.Exe, strings.Join(started, " "))
+			h.rollout.Program.Exe, strings.Join(h.startedUnits(), " "))
 		return nil
 	}
-	if err := exportBinary(h.rollout.Program.Exe); err != nil {
+	if err := h.exportBinaries(); err != nil {
 		return err
 	}
 	runtimeDir, err := g.runtimeDir()
 	if err != nil {
+		return err
+	}
+	if err := h.leaveShape(ctx, g, runtimeDir); err != nil {
 		return err
 	}
 	if err := h.moveSockets(ctx, runtimeDir, was); err != nil {
@@ -110,8 +121,8 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 		{"daemon-reload"},
 		{"enable", "toad-reconcile.service"},
 		h.closedSockets(ctx),
-		append([]string{"enable", "--now"}, started...),
-		{"try-restart", "toad.service", fencePath}, // the fence may have other folders to watch now
+		append([]string{"enable", "--now"}, h.startedUnits()...),
+		append([]string{"try-restart"}, h.running()...), // the fence may have other folders to watch now
 		{"start", "--no-block", "toad-fence.service"},
 	} {
 		if len(argv) == 0 {
@@ -132,14 +143,26 @@ func setup(ctx context.Context, g *globals, l listening, dry bool) error {
 	return nil
 }
 
+// inPlace reports whether all is as setup would leave it.
+func (h *host) inPlace(ctx context.Context) bool {
+	var f findings
+	h.checkUnits(ctx, &f)
+	h.checkBinary(&f)
+	return f.worst() == levelOK
+}
+
 // supported refuses a host on which no deployment could work, before anything is written.
 func (h *host) supported(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := h.bus.Ping(ctx); err != nil {
 		return configError{err}
 	}
-	if _, err := h.podman.Ping(ctx); err != nil {
+	_, err := h.podman.Ping(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return hint(configError{errors.New("Podman has not answered within a minute")}, "systemctl --user status podman.service, then toad setup again")
+	case err != nil:
 		return configError{err}
 	}
 	return nil
@@ -159,29 +182,6 @@ func (h *host) openPodman(ctx context.Context, g *globals, wrong error) error {
 	}
 	fmt.Fprintln(g.Stdout, "enable podman.socket")
 	return h.supported(ctx)
-}
-
-// exportBinary copies the running binary to the place that units start it from, so that an upgrade or removal of the
-// installed one does not take it away from a deployment under way.
-func exportBinary(to string) error {
-	from, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this binary: %w", err)
-	}
-	if from == to {
-		return nil
-	}
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return fmt.Errorf("read this binary: %w", err)
-	}
-	if old, err := os.ReadFile(to); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	if err := atomicfile.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(to, data, 0o700)
 }
 
 // systemctl is given the runtime folder: a login by su or sudo does not set it.

@@ -25,9 +25,17 @@ func (h *host) unitFiles() ([]unitgen.File, error) {
 	}
 	files := unitgen.Installed(h.rollout.Program, h.watchedFolders()...)
 	for i := range files {
-		files[i].Name = filepath.Join(dir, files[i].Name)
+		files[i].Name = pathOf(dir, files[i].Name)
 	}
 	return files, nil
+}
+
+// pathOf is where a file of toad's lies; a Quadlet lies with the others.
+func pathOf(dir, name string) string {
+	if name == unitgen.ContainerFile {
+		dir = filepath.Join(configHome(), "containers", "systemd")
+	}
+	return filepath.Join(dir, name)
 }
 
 // watchedFolders are those in which others can change what toad relies on.
@@ -171,7 +179,7 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 		return err
 	}
 	if !dry {
-		argv := append([]string{"disable", "--now"}, started...)
+		argv := append([]string{"disable", "--now"}, h.startedUnits()...)
 		if len(h.rollout.Program.Listen) > 0 {
 			argv = append(argv, unitgen.TCPSocket)
 		}
@@ -182,7 +190,7 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 		if err := systemctl(ctx, runtimeDir, append(argv, "toad-reconcile.service")...); err != nil {
 			h.log.Warn("disable", "err", err)
 		}
-		if err := systemctl(ctx, runtimeDir, "stop", "toad.service"); err != nil {
+		if err := systemctl(ctx, runtimeDir, append([]string{"stop"}, h.running()...)...); err != nil {
 			h.log.Warn("stop", "err", err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"toad/probation"
 	"toad/probation/record"
 	"toad/probation/watch"
-	"toad/quadlet"
 	"toad/releases"
 	"toad/unitgen"
 	"toad/webui"
@@ -35,9 +34,7 @@ type pageSource struct {
 	enrolled   httpd.Enrolled
 	units      pageUnits
 	containers pageContainers
-	serviceOf  func(unit string) (string, error)              // the systemd unit of a Quadlet file
-	runs       func(unitgen.State) string                     // names what runs as a unit, a container or a process
-	fileOf     func(process string) (string, error)           // the sha256 of what a process executes
+	sight      pageSight
 	follow     func(service string) (<-chan struct{}, func()) // changes of the records
 	now        func() probation.Instant
 	runtimeDir string
@@ -45,13 +42,9 @@ type pageSource struct {
 	began      sync.Map // since, by unit
 }
 
-func (h *host) page(records *record.Reader, follow func(string) (<-chan struct{}, func())) *webui.Site {
-	return webui.New(&pageSource{records: records, enrolled: h.enrolled, units: h.bus, containers: h.podman,
-		serviceOf: func(unit string) (string, error) {
-			src, err := quadlet.Find(h.rollout.Quadlet, unit)
-			return src.ServiceUnit, err
-		},
-		runs: runsAs, fileOf: fileOf, follow: follow, now: now, runtimeDir: h.rollout.Runtime, glances: newGlances()}, h.log)
+func (h *host) page(records *record.Reader, sight pageSight, follow func(string) (<-chan struct{}, func())) *webui.Site {
+	return webui.New(&pageSource{records: records, enrolled: h.enrolled, units: h.bus, containers: h.podman, sight: sight,
+		follow: follow, now: now, runtimeDir: h.rollout.Runtime, glances: newGlances()}, h.log)
 }
 
 const (
@@ -180,8 +173,8 @@ func (s subject) unitNames(until <-chan struct{}) []string {
 			names = append(names, op.Before[i].Service)
 			continue
 		}
-		name, _ := s.source.glances.get("name "+unit, enrolledFresh, until, func(context.Context) any {
-			service, err := s.source.serviceOf(unit)
+		name, _ := s.source.glances.get("name "+unit, enrolledFresh, until, func(ctx context.Context) any {
+			service, err := s.source.sight.ServiceOf(ctx, unit)
 			if err != nil {
 				return ""
 			}
@@ -222,32 +215,33 @@ func (p *pageSource) readiness(s subject, until <-chan struct{}) webui.Readiness
 		return webui.Readiness{}
 	}
 	r, _ := p.glances.get(fmt.Sprint("ready ", names[asked], " ", ready), max(ready.Interval, unitsFresh), until, func(ctx context.Context) any {
-		return p.probe(ctx, ready, names[asked])
+		found := p.sight.Probe(ctx, ready, names[asked])
+		return webui.Readiness{Known: found.Known, OK: found.OK, Why: tellable(found.Why)}
 	}).(webui.Readiness)
 	return r
 }
 
 // probe asks the application only while its unit is up: else another might answer for it.
-func (p *pageSource) probe(ctx context.Context, ready probation.Ready, unit string) webui.Readiness {
+func probe(ctx context.Context, units pageUnits, podman pageContainers, ready probation.Ready, unit string) probed {
 	container := ""
 	if ready.Health {
-		st, err := p.units.State(ctx, unit)
+		st, err := units.State(ctx, unit)
 		if err != nil {
-			return webui.Readiness{}
+			return probed{}
 		}
-		container = p.runs(st)
+		container = runsAs(st)
 	}
-	listed, err := p.units.List(ctx, unit)
+	listed, err := units.List(ctx, unit)
 	switch {
 	case err != nil || unit == "":
-		return webui.Readiness{}
+		return probed{}
 	case len(listed) == 0:
-		return webui.Readiness{Known: true, Why: tellable(unit + " is not loaded")}
+		return probed{Known: true, Why: unit + " is not loaded"}
 	case listed[0].ActiveState != "active":
-		return webui.Readiness{Known: true, Why: tellable(fmt.Sprintf("%s is %s (%s)", unit, listed[0].ActiveState, listed[0].SubState))}
+		return probed{Known: true, Why: fmt.Sprintf("%s is %s (%s)", unit, listed[0].ActiveState, listed[0].SubState)}
 	}
-	ok, why := watch.Ask(ctx, ready, containers{p.containers}, container)
-	return webui.Readiness{Known: true, OK: ok, Why: tellable(why)}
+	ok, why := watch.Ask(ctx, ready, containers{podman}, container)
+	return probed{true, ok, why}
 }
 
 // running are the units of a service and what runs as them.
@@ -261,7 +255,7 @@ func (p *pageSource) running(s subject, until <-chan struct{}) (units []webui.Un
 			if err != nil {
 				return unitSeen{view: webui.Unit{Name: webui.TermOf(name)}}
 			}
-			return unitSeen{viewUnit(st, p.since(st)), p.runs(st)}
+			return unitSeen{viewUnit(st, p.since(st)), p.sight.Runs(ctx, st)}
 		}).(unitSeen)
 		if u.view.Name.String() == "" {
 			u.view.Name = webui.TermOf(name)
@@ -272,8 +266,8 @@ func (p *pageSource) running(s subject, until <-chan struct{}) (units []webui.Un
 		}
 		if releases.IsProcess(u.container) {
 			// What a process executes does not change, and reading all of it costs something.
-			file, _ := p.glances.get("process "+u.container, time.Hour, until, func(context.Context) any {
-				file, err := p.fileOf(u.container)
+			file, _ := p.glances.get("process "+u.container, time.Hour, until, func(ctx context.Context) any {
+				file, err := p.sight.FileOf(ctx, u.container)
 				if err != nil {
 					return ""
 				}

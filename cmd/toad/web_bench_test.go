@@ -45,10 +45,10 @@ func BenchmarkOverview(b *testing.B) {
 	}
 	time.Sleep(2100 * time.Millisecond) // until the files are old enough to be known again; there is no event to wait for
 	source := &pageSource{records: record.NewReader(records), units: poisonedUnits{}, containers: poisonedContainers{},
-		enrolled:  &enrolled{path: path, log: slog.New(slog.DiscardHandler)},
-		serviceOf: func(unit string) (string, error) { return strings.Replace(unit, ".container", ".service", 1), nil },
-		follow:    func(string) (<-chan struct{}, func()) { return make(chan struct{}), func() {} },
-		now:       now, glances: newGlances()}
+		enrolled: &enrolled{path: path, log: slog.New(slog.DiscardHandler)},
+		sight:    poisonedSight{},
+		follow:   func(string) (<-chan struct{}, func()) { return make(chan struct{}), func() {} },
+		now:      now, glances: newGlances()}
 	site := webui.New(source, slog.New(slog.DiscardHandler))
 	b.Run("page", func(b *testing.B) {
 		for b.Loop() {

@@ -52,10 +52,9 @@ func poisoned(t *testing.T) *pageSource {
 		t.Fatal(err)
 	}
 	return &pageSource{records: record.NewReader(records), enrolled: poisonedEnrollment{}, units: poisonedUnits{}, containers: poisonedContainers{},
-		serviceOf: func(unit string) (string, error) { return strings.Replace(unit, ".container", ".service", 1), nil },
-		runs:      func(unitgen.State) string { return strings.Repeat("ab", 32) },
-		follow:    func(string) (<-chan struct{}, func()) { return make(chan struct{}), func() {} },
-		now:       now, glances: newGlances()}
+		sight:  poisonedSight{},
+		follow: func(string) (<-chan struct{}, func()) { return make(chan struct{}), func() {} },
+		now:    now, glances: newGlances()}
 }
 
 func dirty(what string) string {
@@ -241,4 +240,18 @@ func untilWhole(t *testing.T, url string) string {
 			return text.String()
 		}
 	}
+}
+
+type poisonedSight struct{}
+
+func (poisonedSight) ServiceOf(_ context.Context, unit string) (string, error) {
+	return strings.Replace(unit, ".container", ".service", 1), nil
+}
+
+func (poisonedSight) Runs(context.Context, unitgen.State) string { return strings.Repeat("ab", 32) }
+
+func (poisonedSight) FileOf(context.Context, string) (string, error) { return "", nil }
+
+func (poisonedSight) Probe(ctx context.Context, ready probation.Ready, unit string) probed {
+	return probe(ctx, poisonedUnits{}, poisonedContainers{}, ready, unit)
 }

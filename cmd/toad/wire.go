@@ -78,7 +78,7 @@ func wireUp(g *globals) (*host, error) {
 		Files:  h.files, Runs: runsAs,
 		Quadlet: quadletDirs(runtimeDir, state),
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment,
-			Listen: installed.texts(), Hosts: installed.hosts, Agent: exists(agentFolder().ConfigFile())},
+			Listen: installed.texts(), Hosts: installed.hosts, Container: installedContainer(state), Agent: exists(agentFolder().ConfigFile())},
 		Runtime: runtimeDir, Connections: connections,
 		Now: now, Free: freeBytes, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
 		Identify: h.identify, Unproven: h.unproven, Promoted: h.promoted, Ready: h.ready, Uptime: uptime,
