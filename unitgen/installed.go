@@ -182,6 +182,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 {serve}
+NoNewPrivileges=yes
 Restart=on-failure
 RestartSec=1s
 WatchdogSec=10s
@@ -258,6 +259,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 {look-host}
+NoNewPrivileges=yes
 TimeoutStopSec=5s
 `
 
@@ -355,6 +357,7 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStartPre=/bin/sleep 1
 {look}
+NoNewPrivileges=yes
 TimeoutStartSec=1min
 `
 
@@ -375,5 +378,6 @@ Description=toad: slow duties
 [Service]
 Type=oneshot
 {tick}
+NoNewPrivileges=yes
 TimeoutStartSec=10min
 `

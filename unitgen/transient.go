@@ -184,6 +184,7 @@ func (p Program) runs(args ...string) []sd.Property {
 	return []sd.Property{
 		property("ExecStartEx", []execEx{{p.Exe, argv, []string{"no-env-expand"}}}),
 		property("Environment", p.environment()),
+		property("NoNewPrivileges", true), // nothing that it runs gains any: a deployment needs no setuid program
 	}
 }
 
