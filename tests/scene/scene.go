@@ -88,7 +88,11 @@ func (w *Web) Up(t *testing.T, o Options) {
 		w.MustUser(t, "systemctl", "--user", "start", "--no-block", "web.service")
 		w.Serves(t, or(o.Tag, "v1"))
 	}
-	w.MustUser(t, "toad", "setup")
+	setup := []string{"toad", "setup"}
+	if shape := os.Getenv("TOAD_SHAPE"); shape != "" { // container: the same suites with the daemon in one of its own
+		setup = append(setup, "--shape", shape)
+	}
+	w.MustUser(t, setup...)
 }
 
 // Faults installs the binary with fault points.
