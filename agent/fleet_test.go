@@ -241,7 +241,7 @@ func TestAFleetIsNoHerdAndNoBusyLoop(t *testing.T) {
 	f.world.ClearFaults()
 	since = f.now
 	f.run(waits[len(waits)-1]+2*f.every, f.jitter)
-	all, second, box = f.load(since)
+	all, second, _ = f.load(since)
 	t.Logf("in order again: %d requests, at most %d boxes in a second", all, second)
 	if n := f.converged(second2); n != size || second > crowd {
 		t.Errorf("%d of %d converged, %d boxes in a second", n, size, second)

@@ -161,7 +161,7 @@ func (h *host) supported(ctx context.Context) error {
 	_, err := h.podman.Ping(ctx)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return hint(configError{errors.New("Podman has not answered within a minute")}, "systemctl --user status podman.service, then toad setup again")
+		return hint(configError{errors.New("no answer from Podman within a minute")}, "systemctl --user status podman.service, then toad setup again")
 	case err != nil:
 		return configError{err}
 	}

@@ -40,22 +40,25 @@ func TestAWorkloadOfAnotherUserMovesIn(t *testing.T) {
 	b.serves(t, storePort, "v2")
 	b.kept(t)
 
-	// Another application, with data and a sidecar in one pod.
-	b.write(t, ".config/containers/systemd/shop.pod", "[Pod]\nPublishPort=127.0.0.1:8082:8080\n")
+	// Another application, with data and a sidecar that reads it.
 	b.write(t, ".config/containers/systemd/shop.volume", "[Volume]\n")
 	b.write(t, ".config/containers/systemd/shop.container", `[Container]
 Image=127.0.0.1:5000/app:store-v1
-Pod=shop.pod
+PublishPort=127.0.0.1:8082:8080
 Volume=shop.volume:/data
 HealthCmd=["/app","health"]
 HealthInterval=1s
 [Service]
 Restart=always
 TimeoutStopSec=3
+[Install]
+WantedBy=default.target
 `)
-	b.write(t, ".config/containers/systemd/shop-side.container", `[Container]
+	b.write(t, ".config/containers/systemd/shop-side.container", `[Unit]
+BindsTo=shop.service
+After=shop.service
+[Container]
 Image=127.0.0.1:5000/app:silent
-Pod=shop.pod
 Volume=shop.volume:/data:ro
 [Service]
 Restart=always
