@@ -64,7 +64,7 @@ func TestFilesAreJudgedAsImagesAre(t *testing.T) {
 	b.inForce(t, "v1")
 
 	// A digest is enough for what is kept here.
-	b.MustUser(t, "toad", "deploy", "web", "sha256:"+build(t, "v2").id)
+	b.MustUser(t, "toad", "deploy", "web", "sha256:"+b.Program(t, "v2").ID)
 	b.inForce(t, "v2")
 	b.Quiet(t)
 }

@@ -50,9 +50,9 @@ func TestEveryPointOfABinaryServiceEndsOnOneOfTwoReleases(t *testing.T) {
 						flags = append(flags, "--retry")
 					}
 				} else if strings.HasPrefix(c.point, "release.keep") {
-					b.MustUser(t, "rm", "-rf", ".local/state/toad/releases/"+build(t, ship).id)
+					b.MustUser(t, "rm", "-rf", ".local/state/toad/releases/"+b.Program(t, ship).ID)
 				}
-				b.put(t, ship)
+				b.Put(t, ship)
 				b.WriteFile(t, fault, c.point+" "+c.n+" "+action+"\n", 0o600)
 				argv := strings.Join(append([]string{"toad", "ship", "web", "files/" + ship}, flags...), " ")
 				b.MustUser(t, "sh", "-c", "setsid -f "+argv+" >ship.log 2>&1 </dev/null")
@@ -109,7 +109,7 @@ func TestPowerCutsAndHandsOfOthers(t *testing.T) {
 	b.enroll(t, "deadline = \"60s\"\nstable = \"4s\"")
 
 	// A power cut in the probation: the candidate is admitted again, and promoted.
-	b.put(t, "v3")
+	b.Put(t, "v3")
 	b.MustUser(t, "toad", "ship", "web", "files/v3", "--detach")
 	b.WaitPhase(t, "probation")
 	b.Serves(t, "v3")
@@ -122,7 +122,7 @@ func TestPowerCutsAndHandsOfOthers(t *testing.T) {
 
 	// Past its deadline after the boot, the release before starts first.
 	b.enroll(t, "deadline = \"15s\"\nstable = \"4s\"")
-	b.put(t, "never")
+	b.Put(t, "never")
 	b.MustUser(t, "toad", "ship", "web", "files/never", "--detach")
 	b.WaitPhase(t, "probation")
 	b.Off(t)
@@ -138,21 +138,21 @@ func TestPowerCutsAndHandsOfOthers(t *testing.T) {
 	// A link that others change is put right, and what runs is left alone.
 	ran := b.Invocation(t)
 	b.MustUser(t, "sh", "-c", "ln -sfn /usr/bin/sleep "+live)
-	want := "../releases/" + build(t, "v3").id + "/web"
+	want := "../releases/" + b.Program(t, "v3").ID + "/web"
 	host.Eventually(t, "the link to be put right", 30*time.Second, func() bool { return b.MustUser(t, "sh", "-c", "readlink "+live) == want })
 	if b.Invocation(t) != ran {
 		t.Error("the unit was restarted")
 	}
 
 	// A file that was damaged on the disk is not started: the release before comes back from its copy.
-	file := ".local/state/toad/releases/" + build(t, "v3").id + "/web"
-	b.put(t, "crash")
+	file := ".local/state/toad/releases/" + b.Program(t, "v3").ID + "/web"
+	b.Put(t, "crash")
 	b.enroll(t, "deadline = \"20s\"\nstable = \"1s\"\nrestarts = 3")
 	b.MustUser(t, "sh", "-c", "cp "+file+" whole && sed s/version/VERSION/ whole >damaged && mv -f damaged "+file+" && chmod 700 "+file)
 	b.ship(t, 3, "crash")
 	b.Quiet(t)
 	b.inForce(t, "v3")
-	if sum := b.MustUser(t, "sha256sum", file); !strings.HasPrefix(sum, build(t, "v3").id) {
+	if sum := b.MustUser(t, "sha256sum", file); !strings.HasPrefix(sum, b.Program(t, "v3").ID) {
 		t.Errorf("the file is still damaged: %s", sum)
 	}
 
@@ -164,17 +164,17 @@ func TestPowerCutsAndHandsOfOthers(t *testing.T) {
 	}
 	b.MustUser(t, "systemctl", "--user", "start", "toad-tick.service")
 	host.Eventually(t, "the file to come back", 30*time.Second, func() bool {
-		return strings.HasPrefix(b.MustUser(t, "sha256sum", file), build(t, "v3").id)
+		return strings.HasPrefix(b.MustUser(t, "sha256sum", file), b.Program(t, "v3").ID)
 	})
 	if b.Invocation(t) != ran {
 		t.Error("the unit was restarted")
 	}
 
 	// Nor is a candidate started that is not what it is called.
-	file = ".local/state/toad/releases/" + build(t, "v2").id + "/web"
-	b.MustUser(t, "sh", "-c", "rm -f .local/state/toad/releases/"+build(t, "v2").id+"/kept.copy && echo >>"+file)
+	file = ".local/state/toad/releases/" + b.Program(t, "v2").ID + "/web"
+	b.MustUser(t, "sh", "-c", "rm -f .local/state/toad/releases/"+b.Program(t, "v2").ID+"/kept.copy && echo >>"+file)
 	ran = b.Invocation(t)
-	if r := b.User(t, "toad", "deploy", "web", "sha256:"+build(t, "v2").id); r.Exit != 1 || !strings.Contains(r.Stdout+r.Stderr, "pull_failed") {
+	if r := b.User(t, "toad", "deploy", "web", "sha256:"+b.Program(t, "v2").ID); r.Exit != 1 || !strings.Contains(r.Stdout+r.Stderr, "pull_failed") {
 		t.Errorf("a damaged candidate: exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
 	}
 	if b.Invocation(t) != ran {

@@ -3,55 +3,16 @@
 package binary
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
-
 	"toad/tests/host"
+	"toad/tests/scene"
 )
 
-const repository = "127.0.0.1:5000/tool"
-
-// push makes an artifact of one file of a program, as oras does, and pushes it to the host's registry.
-func (b bed) push(t *testing.T, program string) (digest string) {
-	t.Helper()
-	data, err := os.ReadFile(build(t, program).path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), "application/vnd.oci.empty.v1+json")
-	img, err = mutate.AppendLayers(img, static.NewLayer(data, "application/octet-stream"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := img.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, err := name.NewDigest(repository+"@"+sum.String(), name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	way := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return b.Dial(ctx, network, address)
-	}}
-	if err := remote.Write(ref, img, remote.WithTransport(way), remote.WithContext(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	return sum.String()
-}
+const repository = scene.Artifacts
 
 // An artifact of one file is pulled by its digest, and is its file from then on.
 func TestAnArtifactIsPulledAndIsItsFile(t *testing.T) {
@@ -59,12 +20,12 @@ func TestAnArtifactIsPulledAndIsItsFile(t *testing.T) {
 	text := b.ReadFile(t, "~/.config/toad/enrollment.toml")
 	b.WriteFile(t, "~/.config/toad/enrollment.toml", strings.Replace(text, "kind =", "image = \""+repository+"\"\nkind =", 1), 0o644)
 
-	good, bad := b.push(t, "v2"), b.push(t, "crash")
+	good, bad := b.PushFile(t, "v2", ""), b.PushFile(t, "crash", "")
 	if r := b.User(t, "toad", "deploy", "web", repository+"@"+good); r.Exit != 0 {
 		t.Fatalf("exit %d\n%s%s\n%s", r.Exit, r.Stdout, r.Stderr, b.Log(t))
 	}
 	b.MustServe(t, "v2")
-	if to := b.MustUser(t, "sh", "-c", "readlink "+live); to != "../releases/"+build(t, "v2").id+"/web" {
+	if to := b.MustUser(t, "sh", "-c", "readlink "+live); to != "../releases/"+b.Program(t, "v2").ID+"/web" {
 		t.Errorf("the link leads to %s", to)
 	}
 	if r := b.User(t, "toad", "deploy", "web", bad); r.Exit != 3 {
@@ -111,7 +72,7 @@ func TestProductionTakesOnlyAFileThatRanWellOnDev(t *testing.T) {
 		return s.Operation != nil && s.Phase() == "preparing" && strings.Contains(s.Operation.Reason, "waiting for a proof")
 	})
 	dev.ship(t, 0, "v3")
-	digest := "sha256:" + build(t, "v3").id
+	digest := "sha256:" + dev.Program(t, "v3").ID
 	var envelope string
 	host.Eventually(t, "the proof", time.Minute, func() bool {
 		r := dev.User(t, "toad", "proof", "get", "web", digest)

@@ -49,7 +49,7 @@ type duo struct{ *scene.Web }
 func newDuo(t *testing.T) duo {
 	t.Helper()
 	image := func(unit string) string { return strings.ReplaceAll(unit, "{image}", host.Repository+":v1") }
-	d := duo{scene.New(t, scene.Options{Faults: true, Quadlet: webUnit, Ready: ready, Limits: "deadline = \"90s\"\nstable = \"1s\"", Files: map[string]string{
+	d := duo{scene.New(t, scene.Options{Faults: true, Quadlet: webUnit, Ready: ready, Limits: limits, Files: map[string]string{
 		containers + "worker.container":    image(workerUnit),
 		containers + "neighbour.container": image(workerUnit)}})}
 	d.WriteFile(t, "~/.config/toad/enrollment.toml", strings.Replace(d.ReadFile(t, "~/.config/toad/enrollment.toml"),

@@ -3,7 +3,7 @@
 //
 //	sample BEHAVIOUR      serve; see behaviours below
 //	sample health         GET /healthz of the one that is running; exit 0 or 1
-//	sample                serve, as was said when it was built: -ldflags "-X main.builtVersion=v1 -X main.builtBehaviour=good"
+//	sample                serve, as the line behind the end of its own file says: "#sample v1 good"
 //
 // A test can also change its mind at run time: /set/503 and /set/200 decide what /healthz answers,
 // /exit/N ends it with status N, and ?sleep=2s holds back the answer to any request.
@@ -12,6 +12,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -58,8 +59,26 @@ var behaviours = map[string]behaviour{
 	"data-migrated": {data: "migrates"},
 }
 
-// What a sample that is a file, and no image, is and does.
-var builtVersion, builtBehaviour string
+// appended is what stands behind the end of this program's file, where a sample is a file and no image: its version and its
+// behaviour. One program so makes releases of any number, each with bytes of its own.
+func appended() (version, behaviour string) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", ""
+	}
+	defer f.Close()
+	end := make([]byte, 100)
+	n, err := f.Seek(-int64(len(end)), io.SeekEnd)
+	if err == nil {
+		_, err = f.ReadAt(end, n)
+	}
+	i := strings.LastIndex(string(end), "\n#sample ")
+	if err != nil || i < 0 {
+		return "", ""
+	}
+	version, behaviour, _ = strings.Cut(strings.TrimSpace(string(end[i+len("\n#sample "):])), " ")
+	return version, behaviour
+}
 
 func main() {
 	code, err := run(os.Args[1:])
@@ -70,8 +89,8 @@ func main() {
 }
 
 func run(args []string) (int, error) {
-	if len(args) == 0 && builtBehaviour != "" {
-		args = []string{builtBehaviour}
+	if _, behaviour := appended(); len(args) == 0 && behaviour != "" {
+		args = []string{behaviour}
 	}
 	if len(args) != 1 {
 		return 64, errors.New("usage: sample BEHAVIOUR | sample health")
@@ -251,8 +270,8 @@ func (a *app) status() int {
 
 // version is in a file of the image, so that the layers of two releases differ.
 func version() string {
-	if builtVersion != "" {
-		return builtVersion
+	if version, _ := appended(); version != "" {
+		return version
 	}
 	b, err := os.ReadFile("/version")
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 type Web struct {
 	*host.Host
 	source, quadlet string // the operator's file, and what stands in it
+	is              string // the first lines of the enrollment; those of a container if empty
 }
 
 // Options are what differs; the zero value is a running v1 with short times.
@@ -108,16 +109,19 @@ func (w *Web) Faults(t *testing.T) {
 // Enroll writes the enrollment of the service web.
 func (w *Web) Enroll(t *testing.T, ready, limits string) {
 	t.Helper()
+	is := w.is
+	if is == "" {
+		is = "units = [\"web.container\"]\nimage = \"" + host.Repository + "\""
+	}
 	w.WriteFile(t, "~/.config/toad/enrollment.toml", fmt.Sprintf(`[service.web]
-units = ["web.container"]
-image = "%s"
+%s
 
 [service.web.ready]
 %s
 
 [service.web.probation]
 %s
-`, host.Repository, ready, limits), 0o644)
+`, is, ready, limits), 0o644)
 }
 
 // Deploy runs toad deploy web with the digest of a tag, to its end.
