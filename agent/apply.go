@@ -179,23 +179,40 @@ func (a *Agent) arrived(ctx context.Context, from, to *Plan) error {
 	before := a.st.InForce
 	results := a.results(to, protocol.ResultApplied)
 	a.st.Report = a.report(protocol.ResultApplied, results, at.To.Bundle)
-	a.st.InForce, a.st.Before, a.st.Applying, a.st.Failed, a.st.Leased = at.To, before, nil, nil, ""
+	a.st.InForce, a.st.Before, a.st.Applying, a.st.Failed, a.st.Leased, a.st.Untidy = at.To, before, nil, nil, "", true
 	if err := a.Store.Put(a.st); err != nil {
 		return err
 	}
 	a.Log.Info("applied", "bundle", at.To.Bundle, "attempt", at.ID)
-	return a.tidy(ctx, from, to)
+	return a.tidy(ctx)
 }
 
-// tidy takes away what neither the bundle in force nor the one before needs. What fails here is done at the next apply.
-func (a *Agent) tidy(ctx context.Context, before, inForce *Plan) error {
-	if err := a.install(ctx, inForce, &Plan{Support: before.Support}); err != nil {
+// tidy takes away what neither the bundle in force nor the one before needs. A bundle that failed stays staged, so that it is
+// not fetched at each tick.
+func (a *Agent) tidy(ctx context.Context) error {
+	in, err := a.Store.plan(a.st.InForce)
+	if err != nil {
 		return err
 	}
-	if err := a.Podman.DropSecrets(ctx, storeNames(before, inForce)); err != nil {
+	before, err := a.Store.plan(a.st.Before)
+	if err != nil {
 		return err
 	}
-	return a.Store.sweep(a.st.InForce, a.st.Before)
+	if err := a.install(ctx, in, &Plan{Support: before.Support}); err != nil {
+		return err
+	}
+	if err := a.Podman.DropSecrets(ctx, storeNames(before, in)); err != nil {
+		return err
+	}
+	keep := []*Stand{a.st.InForce, a.st.Before}
+	if f := a.st.Failed; f != nil {
+		keep = append(keep, &Stand{Bundle: f.Bundle, Plan: f.Plan})
+	}
+	if err := a.Store.sweep(keep...); err != nil {
+		return err
+	}
+	a.st.Untidy = false
+	return a.Store.Put(a.st)
 }
 
 // retire takes out of service what only the first of two plans has.
@@ -255,11 +272,11 @@ func (a *Agent) back(ctx context.Context, from, to *Plan) error {
 		failure.Plan = "" // it is worth another try
 	}
 	later := at.Later
-	a.st.Report, a.st.Applying, a.st.Failed = report, nil, failure
+	a.st.Report, a.st.Applying, a.st.Failed, a.st.Untidy = report, nil, failure, true
 	if err := a.Store.Put(a.st); err != nil {
 		return err
 	}
-	if err := a.tidyBack(ctx, from); err != nil {
+	if err := a.tidy(ctx); err != nil {
 		return err
 	}
 	if later {
@@ -269,21 +286,6 @@ func (a *Agent) back(ctx context.Context, from, to *Plan) error {
 }
 
 func errLater(f *Failure) error { return later{errors.New(f.Code + ": " + f.Detail)} }
-
-// tidyBack keeps the bundle that failed staged, so that it is not fetched at each tick, and the secrets of those before.
-func (a *Agent) tidyBack(ctx context.Context, from *Plan) error {
-	before, err := a.Store.plan(a.st.Before)
-	if err != nil {
-		return err
-	}
-	if err := a.install(ctx, from, &Plan{Support: before.Support}); err != nil {
-		return err
-	}
-	if err := a.Podman.DropSecrets(ctx, storeNames(before, from)); err != nil {
-		return err
-	}
-	return a.Store.sweep(a.st.InForce, a.st.Before, &Stand{Bundle: a.st.Failed.Bundle, Plan: a.st.Failed.Plan})
-}
 
 // results tells how each service of a plan stands.
 func (a *Agent) results(p *Plan, otherwise protocol.Result) []protocol.Service {

@@ -30,6 +30,8 @@ type State struct {
 	Attempts int      `json:"attempts,omitempty"`
 	// Failed is the last bundle that was refused or put back. The same is not tried again, and not told twice.
 	Failed *Failure `json:"failed,omitempty"`
+	// Untidy says that what neither of the two bundles needs may still be there.
+	Untidy bool `json:"untidy,omitempty"`
 	// Leased is the bundle that the token in use was given for.
 	Leased string `json:"leased,omitempty"`
 	// Report waits to be taken by the control plane.
@@ -210,6 +212,17 @@ func (s Store) plan(stand *Stand) (*Plan, error) {
 		return nil, fmt.Errorf("plan %.12s: %w", stand.Plan, err)
 	}
 	return p, nil
+}
+
+// sweepTorn takes away what writes that were cut short have left: it may be a token.
+func (s Store) sweepTorn() error {
+	dirs, _ := filepath.Glob(s.path("releases", "*"))
+	var all error
+	for _, dir := range append(dirs, s.Dir, s.path("plans")) {
+		_, err := atomicfile.Sweep(dir)
+		all = errors.Join(all, err)
+	}
+	return all
 }
 
 // sweep takes away what none of these needs.

@@ -199,9 +199,21 @@ func outcomeOf(err error) Outcome {
 
 // converge is a tick within its lock.
 func (a *Agent) converge(ctx context.Context) error {
-	// What has begun to change the host needs nobody else to come to its end.
-	if err := a.carryOn(ctx); err != nil {
+	if err := a.Store.sweepTorn(); err != nil {
 		return err
+	}
+	// What has begun to change the host needs nobody else to come to its end; how it ended is told all the same.
+	if a.st.Applying != nil {
+		if err := a.carryOn(ctx); err != nil {
+			if a.st.Applying != nil {
+				return err
+			}
+			return errors.Join(err, a.tell(ctx))
+		}
+	} else if a.st.Untidy {
+		if err := a.tidy(ctx); err != nil {
+			return err
+		}
 	}
 	if a.st.Gone {
 		return a.leave(ctx)
@@ -226,6 +238,14 @@ func (a *Agent) converge(ctx context.Context) error {
 		return nil
 	}
 	return a.apply(ctx, a.st.InForce.Bundle, answer) // its secrets may have changed
+}
+
+// tell sends the report of what an earlier tick had begun.
+func (a *Agent) tell(ctx context.Context) error {
+	if err := a.login(ctx); err != nil {
+		return err
+	}
+	return a.sendReport(ctx)
 }
 
 // checkIn tells how the box stands. A token that the control plane does not take any more gets one new lease.
