@@ -4,12 +4,17 @@ package install
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 )
 
 func TestAnAdministratorsWholeWayWithTheDaemonInAContainer(t *testing.T) {
+	if os.Getenv("TOAD_ALL") == "" {
+		t.Log("the short form is TestAnAdministratorsWholeWay, with the daemon on the host")
+		return
+	}
 	t.Parallel()
 	wholeWay(t, "container")
 }
