@@ -174,9 +174,9 @@ func repairs(t *testing.T, w *scene.Web) {
 	w.MustDeploy(t, 0, "v3", "--detach")
 	w.WaitPhase(t, "probation")
 	w.Serves(t, "v3")
-	// No doctor is asked before: the look that the edit of the enrollment has brought on may meet the damage first, and the
-	// act that it starts gives the release up.
-	w.WriteFile(t, "~/.local/state/toad/services/web.json", "", 0o600)
+	// No doctor is asked before, and the damage comes at once: the check, or the look that the edit of the enrollment has
+	// brought on, may meet it first, and then an act gives the release up.
+	w.MustUser(t, "sh", "-c", "umask 077; : > empty; mv empty .local/state/toad/services/web.json")
 	t.Log(w.MustUser(t, "toad", "doctor", "--repair", "web"))
 	w.Enroll(t, ready, limits)
 	if phase := w.WaitPhase(t, "rolled_back", "promoted", "rollback_failed", "withdrawn"); phase != "rolled_back" {
