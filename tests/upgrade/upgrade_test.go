@@ -152,6 +152,9 @@ func TestOneToadEndsWhatAnotherBegan(t *testing.T) {
 				}
 				what := trial.tag
 				id, deadline, timer := b.onTrial(t, trial.tag)
+				host.Eventually(t, "the candidate to run", time.Minute, func() bool {
+					return b.MustUser(t, "podman", "ps", "-q", "--filter", "label=io.toad.operation="+id) != "" && b.Show(t, "web.service", "ActiveState") == "active"
+				})
 				invocation := b.Invocation(t)
 				b.install(t, c.to)
 				b.MustUser(t, "toad", "setup")
@@ -230,6 +233,7 @@ func TestAToadThatIsForcedUponALaterOnesRecordsWaits(t *testing.T) {
 	force("later")
 	b.ends(t, "forced", "rolled_back", "v2", deadline)
 	b.MustDeploy(t, 0, "v3")
+	b.Quiet(t) // what the later one still owed is written
 	// Whoever does not want the later one back has the record rebuilt.
 	force("this")
 	b.MustUser(t, "toad", "doctor", "--repair", "web")
