@@ -133,7 +133,7 @@ func TestHoweverTheUnitRestarts(t *testing.T) {
 			w.MustUser(t, "systemctl", "--user", "reset-failed")
 			w.MustUser(t, "systemctl", "--user", "restart", "web.service")
 			w.Serves(t, "v1")
-			w.Enroll(t, ready, "deadline = \"8s\"\nstable = \"1s\"\nrestarts = 2")
+			w.Enroll(t, ready, "deadline = \"30s\"\nstable = \"1s\"\nrestarts = 2")
 			flags := []string{}
 			if len(w.Status(t).Refusals) > 0 {
 				flags = append(flags, "--retry")
