@@ -16,7 +16,7 @@ const (
 	ready = `http = "http://127.0.0.1:8080/healthz"
 interval = "100ms"
 timeout = "1s"`
-	limits = "deadline = \"15s\"\nstable = \"1s\""
+	limits = "deadline = \"60s\"\nstable = \"1s\""
 )
 
 func TestUnpinGivesTheUnitsBack(t *testing.T) {
