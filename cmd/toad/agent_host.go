@@ -166,9 +166,12 @@ func (h agentGround) Taken(ctx context.Context, services []probation.Enrollment,
 
 // Free is the least that is free where the state, the units and Podman's images lie.
 func (h agentGround) Free() (uint64, error) {
+	places, err := h.places()
+	if err != nil {
+		return 0, err
+	}
 	least := ^uint64(0)
-	data := filepath.Join(filepath.Dir(filepath.Dir(h.records.Dir())), "share", "containers")
-	for _, path := range []string{h.records.Dir(), h.rollout.Quadlet.Config, data} {
+	for _, path := range places {
 		free, err := freeBytes(path)
 		if err != nil {
 			return 0, err
@@ -176,4 +179,10 @@ func (h agentGround) Free() (uint64, error) {
 		least = min(least, free)
 	}
 	return least, nil
+}
+
+// places are where a bundle and its images lie. The state may be elsewhere than the user's home, Podman's images are there.
+func (h agentGround) places() ([]string, error) {
+	data, err := dataHome()
+	return []string{h.records.Dir(), h.rollout.Quadlet.Config, filepath.Join(data, "containers")}, err
 }

@@ -19,8 +19,8 @@ import (
 	"toad/quadlet"
 )
 
-// enrolled is the enrollment, the operator's file and what bundles have brought, read again when it has changed. An edit that is not valid keeps the last good one in
-// force and is told; so does a file that is missing: an editor may be at it.
+// enrolled is the enrollment, the operator's file and what bundles have brought, read again when it has changed. An edit
+// that is not valid keeps the last good one in force and is told; so does a file that is missing: an editor may be at it.
 type enrolled struct {
 	path string
 	// last is the copy of the last good one, which the daemon keeps: it may end and come back while the file is not valid.
@@ -139,6 +139,9 @@ func (e *enrolled) with(brought []probation.Enrollment) *quadlet.File {
 
 // paths are all files that tell of services.
 func (e *enrolled) paths() []string {
+	if e.folder == "" {
+		return []string{e.path}
+	}
 	brought, _ := filepath.Glob(filepath.Join(e.folder, "*.toml"))
 	return append([]string{e.path}, brought...)
 }

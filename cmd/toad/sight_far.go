@@ -27,7 +27,8 @@ func newFarSight(socket string) *farSight {
 	}}}
 }
 
-// askHost puts one question. It may be put twice: it changes nothing, and who is asked may just be ending.
+// askHost puts one question. It may be put twice: who is asked may just be ending, and a proof that is stored again is the
+// same; nothing else is changed.
 func askHost[A any](ctx context.Context, f *farSight, path string, q any, say func(level, event, message string)) (a A, err error) {
 	body, err := json.Marshal(q)
 	if err != nil {

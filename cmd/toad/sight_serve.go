@@ -61,7 +61,7 @@ func lookCmd(g *globals) *ffcli.Command {
 		Name: "look", ShortUsage: "toad look", FlagSet: flag.NewFlagSet("toad look", flag.ContinueOnError),
 		ShortHelp: "tell a daemon in a container of the host; started by toad-look.socket",
 		LongHelp: "Answers what a daemon that runs in a container cannot see: cgroups, processes, ports, registries and unit\n" +
-			"files. It changes nothing, and ends when nothing was asked for a while.\n\nExample: toad look",
+			"files, and stores proofs for it. It changes nothing else, and ends when nothing was asked for a while.\n\nExample: toad look",
 		Exec: func(ctx context.Context, args []string) error {
 			if err := noArgs(args); err != nil {
 				return err

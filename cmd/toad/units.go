@@ -49,15 +49,20 @@ func (h *host) watchedFolders() []string {
 }
 
 func unitDir() (string, error) {
-	data := os.Getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(data) {
-		home := os.Getenv("HOME")
-		if !filepath.IsAbs(home) {
-			return "", configError{errors.New("HOME is not set")}
-		}
-		data = filepath.Join(home, ".local", "share")
+	data, err := dataHome()
+	return filepath.Join(data, "systemd", "user"), err
+}
+
+// dataHome is the user's folder for data, wherever toad's own state lies.
+func dataHome() (string, error) {
+	if data := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) {
+		return data, nil
 	}
-	return filepath.Join(data, "systemd", "user"), nil
+	home := os.Getenv("HOME")
+	if !filepath.IsAbs(home) {
+		return "", configError{errors.New("HOME is not set")}
+	}
+	return filepath.Join(home, ".local", "share"), nil
 }
 
 // enrolledUnits are the units of all services, and whether any of them has a link in the live folder.
