@@ -45,6 +45,8 @@ func inside(args []string, stdin io.Reader, stdout io.Writer) error {
 			return err
 		}
 		return followInside(args[1], args[2], n, stdin, stdout)
+	case len(args) == 3 && args[0] == "durable":
+		return durableInside(args[1], args[2], stdout)
 	case len(args) > 2 && args[0] == "time":
 		n, err := strconv.Atoi(args[1])
 		if err != nil {
@@ -52,7 +54,7 @@ func inside(args []string, stdin io.Reader, stdout io.Writer) error {
 		}
 		return timed(n, args[2:], stdout)
 	}
-	return errors.New("usage: bench inside load URL RATE | bench inside ask SOCKET PATH RATE TIME | bench inside follow SOCKET ID N | bench inside time N COMMAND…")
+	return errors.New("usage: bench inside load URL RATE | bench inside ask SOCKET PATH RATE TIME | bench inside follow SOCKET ID N | bench inside durable KIND RECORD | bench inside time N COMMAND…")
 }
 
 // timed runs a command n times and prints how long each took, in milliseconds.

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -42,7 +43,7 @@ type misuse string
 func (u misuse) Error() string { return string(u) }
 
 // names are the sections in the order they are measured and shown.
-var names = []string{"overhead", "failure", "switch", "check", "api", "peers", "web", "sizes", "reconcile"}
+var names = []string{"overhead", "failure", "switch", "check", "api", "peers", "web", "sizes", "scale", "durable", "reconcile"}
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == "inside" {
@@ -66,8 +67,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 			return misuse(fmt.Sprintf("no section %q; there are %s", w, strings.Join(names, ", ")))
 		}
 	}
-	if *file != "" && (len(want) != len(names) || *quick) {
-		return misuse("a document is written from a whole run only: --write goes without --quick and sections")
+	if *file != "" && *quick {
+		return misuse("a document is not written from a quick run: --write goes without --quick")
 	}
 	rounds := 5
 	if *quick {
@@ -121,64 +122,76 @@ func measure(want []string, rounds int, ahead bool, log io.Writer) (*table.Table
 		b.say("== %s", name)
 		broken = append(broken, b.try(name, func() { tab.Sections = append(tab.Sections, f()...) }))
 	}
-	if has("overhead") {
-		section("overhead", func() []table.Section { return []table.Section{overhead(b, l)} })
+	one := func(f func(*bench, *lab) table.Section) func() []table.Section {
+		return func() []table.Section { return []table.Section{f(b, l)} }
 	}
 	if has("failure") || has("peers") {
 		section("failure and peers", func() []table.Section { return releases(b, l, has("failure"), has("peers")) })
 	}
-	if has("switch") {
-		section("switch", func() []table.Section { return []table.Section{switches(b, l)} })
+	for _, s := range []struct {
+		name string
+		f    func(*bench, *lab) table.Section
+	}{
+		{"overhead", overhead}, {"switch", switches}, {"check", check}, {"api", answers}, {"sizes", sizes},
+		{"web", web}, {"scale", scale}, {"durable", durable}, {"reconcile", reconcile},
+	} {
+		if has(s.name) {
+			section(s.name, one(s.f))
+		}
 	}
-	if has("check") {
-		section("check", func() []table.Section { return []table.Section{check(b, l)} })
+	measured := tab.Sections
+	tab.Sections = nil
+	for i := range measured {
+		measured[i].Run = fmt.Sprintf("%s, %d rounds, %s; %s.", tab.Date, rounds, strings.TrimSpace(l.MustUser(b, "toad", "version")), l.noise(atStart))
 	}
-	if has("api") {
-		section("api", func() []table.Section { return []table.Section{answers(b, l)} })
-	}
-	if has("web") {
-		section("web", func() []table.Section { return []table.Section{web(b, l)} })
-	}
-	if has("sizes") {
-		section("sizes", func() []table.Section { return []table.Section{sizes(b, l)} })
-	}
-	if has("reconcile") {
-		section("reconcile", func() []table.Section { return []table.Section{reconcile(b, l)} })
-	}
-	tab.Machine = append(tab.Machine, l.noise(atStart))
-	slices.SortStableFunc(tab.Sections, func(x, y table.Section) int {
-		return slices.Index(names, x.Name) - slices.Index(names, y.Name)
-	})
+	tab.Merge(measured, names)
 	return tab, errors.Join(broken...)
 }
 
-func writeDocument(file string, tab table.Table) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Performance
+// writeDocument puts the sections that were measured into the document; those of earlier runs stay. What the document is made
+// of stands beside it, as JSON.
+func writeDocument(file string, run table.Table) error {
+	data := strings.TrimSuffix(file, filepath.Ext(file)) + ".json"
+	var tab table.Table
+	text, err := os.ReadFile(data)
+	if err == nil {
+		err = json.Unmarshal(text, &tab)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w; remove it to begin anew", data, err)
+	}
+	tab.Date, tab.Machine, tab.Rounds = run.Date, run.Machine, run.Rounds
+	tab.Merge(run.Sections, names)
+	if text, err = json.MarshalIndent(tab, "", " "); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(data, append(text, '\n'), 0o644), os.WriteFile(file, document(tab), 0o644))
+}
+
+func document(tab table.Table) []byte {
+	var b bytes.Buffer
+	fmt.Fprint(&b, `# Performance
 
 What toad costs, and what a failed release costs with it, next to what does the same job without it. Measured, not
 estimated; nothing here is a promise for another machine: read the ratios.
 
-Written %s by `+"`scripts/bench --write`"+`, which also is how to repeat it (as root on Debian or Ubuntu; it installs what it
-needs, boots its own test hosts, and takes about an hour; on a shared
-machine with `+"`--ahead`"+`). `+"`scripts/bench --quick overhead`"+` measures one section.
+Written by `+"`scripts/bench --write`"+`, which also is how to repeat it (as root on Debian or Ubuntu; it installs what it
+needs, boots its own test hosts, and takes about an hour; on a shared machine with `+"`--ahead`"+`). With the names of sections it
+measures these anew and keeps the others: each says when it was measured. `+"`scripts/bench --quick overhead`"+` only prints one.
 
-`, tab.Date)
+`)
 	for _, m := range tab.Machine {
 		fmt.Fprintln(&b, "- "+m)
 	}
 	fmt.Fprintln(&b)
 	tab.Markdown(&b)
 	if missed := tab.Missed(); len(missed) > 0 {
-		fmt.Fprintf(&b, "\nGoals missed in this run:\n\n")
+		fmt.Fprintf(&b, "\nGoals missed:\n\n")
 		for _, m := range missed {
 			fmt.Fprintln(&b, "- "+m)
 		}
 	} else {
-		fmt.Fprintf(&b, "\nEvery goal was met in this run.\n")
+		fmt.Fprintf(&b, "\nEvery goal was met.\n")
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	return b.Bytes()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"toad/tests/bench/table"
 )
@@ -43,7 +44,11 @@ func sizes(b *bench, l *lab) table.Section {
 	}
 	s.Add("daemon after one request, resident / podman system service", table.Measured(table.Megabytes, daemon), table.Measured(table.Megabytes, api))
 	s.Add("  of it its own (not pages of the program file)", table.Measured(table.Megabytes, daemonOwn), table.Measured(table.Megabytes, apiOwn))
-	s.Notes = []string{fmt.Sprintf("Commands: medians of %d runs, from fork to exit, within the host.", n)}
+	for _, p := range idlePeers(b) {
+		s.Add("  beside it, idle: "+p.name, table.Figure{}, table.Measured(table.Megabytes, []float64{p.mb}))
+	}
+	s.Notes = []string{"Between deployments toad has no process at all: the daemon ends 30 s after its last request. The others idle as Debian's packages start them.",
+		fmt.Sprintf("Commands: medians of %d runs, from fork to exit, within the host.", n)}
 	return s
 }
 
@@ -55,4 +60,29 @@ func (l *lab) times(b *bench, n int, argv ...string) table.Figure {
 		b.Fatalf("%v: %s", err, out)
 	}
 	return table.Measured(table.Milliseconds, took)
+}
+
+// peer is what another system keeps resident, in MB.
+type peer struct {
+	name string
+	mb   float64
+}
+
+// idlePeers asks a host with the peers' own packages, an instant after it has booted.
+func idlePeers(b *bench) (peers []peer) {
+	h := newPeers(b)
+	h.MustExec(b, "systemctl", "start", "docker.service", "caddy.service", "nats-server.service")
+	for _, p := range []struct{ name, units string }{
+		{"dockerd and containerd", "docker.service containerd.service"}, {"caddy", "caddy.service"}, {"nats-server", "nats-server.service"},
+	} {
+		out := h.MustExec(b, "sh", "-c", `for u in $1; do awk '/^VmRSS/ { print $2 }' /proc/$(systemctl show -P MainPID $u)/status; done`, "sh", p.units)
+		sum := 0.0
+		for _, f := range strings.Fields(out) {
+			var kb float64
+			_, _ = fmt.Sscan(f, &kb)
+			sum += kb * 1024 / 1e6
+		}
+		peers = append(peers, peer{p.name, sum})
+	}
+	return peers
 }

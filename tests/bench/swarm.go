@@ -20,8 +20,20 @@ type swarm struct {
 	image   string
 }
 
-// dockerPackages make another base for hosts.
-const dockerPackages = "docker.io,docker-cli"
+// peerPackages make another base for hosts.
+const peerPackages = "docker.io,docker-cli,caddy,nats-server"
+
+// newPeers is a host with what toad is compared with, as Debian has it.
+func newPeers(b *bench) *host.Host {
+	old, had := os.LookupEnv("TOAD_HOST_PACKAGES")
+	defer func() {
+		if _ = os.Unsetenv("TOAD_HOST_PACKAGES"); had {
+			_ = os.Setenv("TOAD_HOST_PACKAGES", old)
+		}
+	}()
+	_ = os.Setenv("TOAD_HOST_PACKAGES", peerPackages)
+	return host.Up(b, host.Options{NoToad: true})
+}
 
 // giveUp is how long its command may take; swarm gives up only then.
 const giveUp = 100 * time.Second
@@ -34,12 +46,8 @@ HEALTHCHECK --interval=2s --timeout=2s --retries=2 CMD ["/app","health"]
 func newSwarm(b *bench) (s *swarm, err error) {
 	b.say("a host with Docker")
 	err = b.try("docker", func() {
-		old, had := os.LookupEnv("TOAD_HOST_PACKAGES")
-		_ = os.Setenv("TOAD_HOST_PACKAGES", dockerPackages)
-		s = &swarm{Host: host.Up(b, host.Options{NoToad: true}), version: "first"}
-		if _ = os.Unsetenv("TOAD_HOST_PACKAGES"); had {
-			_ = os.Setenv("TOAD_HOST_PACKAGES", old)
-		}
+		s = &swarm{Host: newPeers(b), version: "first"}
+		s.MustExec(b, "systemctl", "stop", "caddy.service", "nats-server.service")
 		installSelf(b, s.Host)
 		// Docker cannot stack its overlay on the host's own; this folder is a plain one.
 		s.WriteFile(b, "/etc/docker/daemon.json", `{"data-root": "/var/lib/containers/docker", "insecure-registries": ["127.0.0.1:5000"]}`, 0o644)

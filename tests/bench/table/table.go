@@ -75,6 +75,7 @@ type Section struct {
 	Systems []string `json:"systems"`
 	Rows    []Row    `json:"rows"`
 	Notes   []string `json:"notes,omitempty"`
+	Run     string   `json:"run,omitempty"` // when it was measured, of what, and beside how much else
 }
 
 // Add puts a row in, with its cells in the order of the systems; a figure of nothing is left out.
@@ -92,12 +93,23 @@ func (s *Section) Add(name string, cells ...Figure) *Row {
 // Want sets a goal beside a row and says whether it was met.
 func (r *Row) Want(goal string, met bool) { r.Goal, r.Met = goal, &met }
 
-// Table is one run.
+// Table is one run, or what several runs measured of different sections.
 type Table struct {
 	Date     string    `json:"date"`
 	Machine  []string  `json:"machine"`
 	Rounds   int       `json:"rounds"`
 	Sections []Section `json:"sections"`
+}
+
+// Merge puts sections in the place of those of the same name, and all in the order of names.
+func (t *Table) Merge(sections []Section, names []string) {
+	for _, s := range sections {
+		t.Sections = slices.DeleteFunc(t.Sections, func(old Section) bool { return old.Name == s.Name })
+		t.Sections = append(t.Sections, s)
+	}
+	slices.SortStableFunc(t.Sections, func(x, y Section) int {
+		return slices.Index(names, x.Name) - slices.Index(names, y.Name)
+	})
 }
 
 // Missed are the rows whose goal was missed.
@@ -139,6 +151,9 @@ func (t Table) Markdown(w io.Writer) {
 	for _, s := range t.Sections {
 		grid := s.grid()
 		fmt.Fprintf(w, "\n## %s\n\n", s.Name)
+		if s.Run != "" {
+			fmt.Fprintf(w, "%s\n\n", s.Run)
+		}
 		grid[0][0] = ""
 		for i, line := range grid {
 			fmt.Fprintf(w, "| %s |\n", strings.Join(line, " | "))

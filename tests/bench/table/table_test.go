@@ -53,3 +53,15 @@ func squeezed(s string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+func TestMergeReplacesASectionAndKeepsTheRestInOrder(t *testing.T) {
+	tab := Table{Sections: []Section{{Name: "a", Run: "old"}, {Name: "c", Run: "old"}}}
+	tab.Merge([]Section{{Name: "b", Run: "new"}, {Name: "a", Run: "new"}}, []string{"a", "b", "c"})
+	var have []string
+	for _, s := range tab.Sections {
+		have = append(have, s.Name+" "+s.Run)
+	}
+	if want := "a new, b new, c old"; strings.Join(have, ", ") != want {
+		t.Errorf("%v, want %s", have, want)
+	}
+}
