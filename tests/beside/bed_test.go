@@ -127,6 +127,7 @@ func (a *asked) none(t *testing.T, b *bed, versions ...string) load.Sum {
 	a.done.Wait()
 	sum := load.Summarise(a.all)
 	failed, strange := map[string]int{}, map[string]int{}
+	var when []string
 	for _, one := range a.all {
 		known := false
 		for _, v := range versions {
@@ -135,12 +136,17 @@ func (a *asked) none(t *testing.T, b *bed, versions ...string) load.Sum {
 		switch {
 		case one.Status != 200:
 			failed[fmt.Sprintf("%d %s", one.Status, one.Err)]++
+			when = append(when, one.At.UTC().Format("15:04:05.000"))
 		case !known:
 			strange[one.Version]++
 		}
 	}
 	if len(failed)+len(strange) > 0 {
 		t.Log(b.Log(t)) // before what was found: of a long output the end is read
+		t.Log(b.MustUser(t, "journalctl", "--user", "-b", "-o", "short-precise", "--no-pager", "-n", "150", "--utc", "-u", "web*"))
+		if len(when) > 0 {
+			t.Logf("failed were those of %s", strings.Join(when[:min(20, len(when))], ", "))
+		}
 		t.Errorf("of %d requests failed %v; answered by somebody else %v", sum.Sent, failed, strange)
 	}
 	t.Logf("%d requests, %d failed, slowest %v", sum.Sent, sum.Lost+sum.Wrong, sum.Slowest.Round(time.Millisecond))
