@@ -4,14 +4,13 @@ package bao
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"regexp"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
@@ -253,14 +252,35 @@ func (c *Client) Version(ctx context.Context, name string) (int, error) {
 	if err := c.ready(op); err != nil {
 		return 0, err
 	}
-	m, err := c.api.KVv2(c.Mount).GetMetadata(ctx, path)
+	s, err := c.api.Logical().ReadWithContext(ctx, c.Mount+"/metadata/"+path)
 	if err != nil {
 		return 0, c.denied(ctx, op, err)
 	}
-	if v := m.Versions[fmt.Sprint(m.CurrentVersion)]; m.CurrentVersion < 1 || v.Destroyed || !v.DeletionTime.IsZero() {
+	if s == nil {
+		return 0, c.fail(op, api.ErrSecretNotFound, protocol.ErrRejected)
+	}
+	return c.latest(op, s.Data)
+}
+
+// latest reads what OpenBao says of a secret's versions, since its client panics where the answer has another shape.
+func (c *Client) latest(op string, data map[string]any) (int, error) {
+	current, _ := data["current_version"].(json.Number)
+	n, err := strconv.Atoi(current.String())
+	versions, _ := data["versions"].(map[string]any)
+	v, known := versions[current.String()].(map[string]any)
+	if err != nil || n < 0 || (n > 0 && !known) {
+		return 0, c.odd(op)
+	}
+	destroyed, _ := v["destroyed"].(bool)
+	deletion, _ := v["deletion_time"].(string) // ahead of now if it has an end, empty if it has none
+	at, err := time.Parse(time.RFC3339, deletion)
+	if deletion != "" && err != nil {
+		return 0, c.odd(op)
+	}
+	if n == 0 || destroyed || (deletion != "" && !at.After(time.Now())) {
 		return 0, &protocol.Error{Class: protocol.ErrNotFound, Op: op, Detail: "its latest version is deleted"}
 	}
-	return m.CurrentVersion, nil
+	return n, nil
 }
 
 // Revoke implements Store.
@@ -277,82 +297,6 @@ func (c *Client) Revoke(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// denied tells a token that is not accepted any more from one that may not read this: OpenBao answers 403 to both.
-func (c *Client) denied(ctx context.Context, op string, err error) error {
-	e, ok := errors.AsType[*api.ResponseError](err)
-	if !ok || e.StatusCode != http.StatusForbidden {
-		return c.fail(op, err, protocol.ErrRejected)
-	}
-	if _, looked := c.look(ctx); looked != nil {
-		return looked
-	}
-	return c.fail(op, err, protocol.ErrDenied)
-}
-
-// ready refuses a token that no request could carry, such as one from a damaged file.
-func (c *Client) ready(op string) error {
-	if protocol.ValidToken(c.Token()) {
-		return nil
-	}
-	return &protocol.Error{Class: protocol.ErrUnauthenticated, Op: op, Detail: "there is no token"}
-}
-
-// fail classes an error of OpenBao's client. no is the class of 400, 401 and 403.
-func (c *Client) fail(op string, err, no error) error {
-	if errors.Is(err, api.ErrSecretNotFound) {
-		return &protocol.Error{Class: protocol.ErrNotFound, Op: op, Status: http.StatusNotFound}
-	}
-	r, answered := errors.AsType[*api.ResponseError](err)
-	if !answered {
-		return c.network(op, err)
-	}
-	e := &protocol.Error{Op: op, Status: r.StatusCode, Class: protocol.ErrRejected}
-	if !r.RawError {
-		e.Detail = c.clean(strings.Join(r.Errors, "; "))
-	}
-	switch s := r.StatusCode; {
-	case s == http.StatusBadRequest, s == http.StatusUnauthorized, s == http.StatusForbidden:
-		e.Class = no
-	case s == http.StatusNotFound:
-		e.Class = protocol.ErrNotFound
-	case s == http.StatusTooManyRequests:
-		e.Class, e.RetryAfter = protocol.ErrRateLimited, time.Second
-	case s >= 500, s < 400:
-		e.Class = protocol.ErrTemporary
-	}
-	return e
-}
-
-func (c *Client) network(op string, err error) error {
-	if later, ok := errors.AsType[*limited](err); ok {
-		return &protocol.Error{Class: later.class, Op: op, Status: later.status, RetryAfter: later.after, Cause: err}
-	}
-	e := &protocol.Error{Class: protocol.ErrTemporary, Op: op, Cause: err}
-	u, sent := errors.AsType[*url.Error](err)
-	switch {
-	case sent:
-		e.Detail = c.clean(u.Err.Error())
-	case errors.Is(err, transport.ErrStalled), errors.Is(err, transport.ErrTooLarge), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e.Detail = c.clean(err.Error())
-	default: // the answer could not be read; what is said of it may repeat a piece of a secret
-		return c.odd(op)
-	}
-	return e
-}
-
-func (c *Client) odd(op string) error {
-	return &protocol.Error{Class: protocol.ErrTemporary, Op: op, Status: http.StatusOK, Detail: "the answer is not OpenBao's"}
-}
-
-func (c *Client) clean(text string) string {
-	text = c.Redactor.Line(text)
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:297], "") + "…"
-	}
-	return text
 }
 
 // jsonOnly passes on answers that can be OpenBao's. What 429 and 503 say of when to come again is lost in OpenBao's

@@ -21,6 +21,32 @@ func (s said) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(s.body)), Request: r}, nil
 }
 
+// The library's own reader of versions panics over another shape, and KV calls every version deleted that has an end.
+func TestTheLatestVersionIsReadWithCare(t *testing.T) {
+	for data, want := range map[string]int{
+		`{"current_version":2,"versions":{"2":{"deletion_time":"","destroyed":false}}}`:                     2,
+		`{"current_version":2,"versions":{"2":{"deletion_time":"2999-01-01T00:00:00Z","destroyed":false}}}`: 2,
+		`{"current_version":2,"versions":{"2":{"deletion_time":"2001-01-01T00:00:00Z","destroyed":false}}}`: 0,
+		`{"current_version":2,"versions":{"2":{"deletion_time":"","destroyed":true}}}`:                      0,
+		`{"current_version":2,"versions":{"2":{"deletion_time":"soon"}}}`:                                   0,
+		`{"current_version":2,"versions":{"1":{"deletion_time":""}}}`:                                       0,
+		`{"current_version":2,"versions":{"2":true}}`:                                                       0,
+		`{"current_version":2,"versions":true}`:                                                             0,
+		`{"current_version":"two","versions":{}}`:                                                           0,
+		`{"current_version":0,"versions":{}}`:                                                               0,
+		`{}`:                                                                                                0,
+	} {
+		c, err := New(Config{Address: "https://bao.example", HTTP: &http.Client{Transport: said{200, `{"data":` + data + `}`}}, EnvID: "env-prod-01", Redactor: &redact.Redactor{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetToken("s.the-token")
+		if n, err := c.Version(t.Context(), "db"); n != want || (err == nil) != (want > 0) {
+			t.Errorf("%s: %d %v", data, n, err)
+		}
+	}
+}
+
 func FuzzStore(f *testing.F) {
 	f.Add(200, `{"data":{"data":{"value":"v-1234567"},"metadata":{"version":3,"created_time":"2030-01-01T00:00:00Z","deletion_time":"","destroyed":false}}}`)
 	f.Add(200, `{"auth":{"client_token":"s.1234567","accessor":"a-1234567","lease_duration":3600,"renewable":true,"metadata":{"env_id":"env-prod-01"}}}`)
@@ -30,6 +56,8 @@ func FuzzStore(f *testing.F) {
 	f.Add(400, `{"errors":["error validating token"]}`)
 	f.Add(403, `{"errors":["permission denied"]}`)
 	f.Add(200, `{"data":{"data":7,"metadata":"x"}}`)
+	f.Add(200, `{"data":{"current_version":2,"versions":{"2":true}}}`)
+	f.Add(200, `{"data":{"current_version":2,"versions":true}}`)
 	f.Fuzz(func(t *testing.T, status int, body string) {
 		if status < 100 || status > 999 {
 			return // net/http lets none through

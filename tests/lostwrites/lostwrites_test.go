@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ func newBed(t *testing.T) *bed {
 	b.Off(t)
 	dir := t.TempDir()
 	b.disk = Mount(t, 112<<20, dir)
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() }) // where the test ends before it does
 	for _, folder := range aside {
 		must(t, "mkdir", "-p", filepath.Join(dir, folder))
 	}
@@ -59,7 +61,7 @@ func newBed(t *testing.T) *bed {
 }
 
 // home is the folder that was the user's home before the disk was laid over it.
-func (b *bed) home() string { return filepath.Join(filepath.Dir(b.Root), "home") }
+func (b *bed) home() string { return filepath.Join(filepath.Dir(b.Root), host.Home) }
 
 // lay mounts what is mounted at dir as the home of a host that is off.
 func (b *bed) lay(t *testing.T, dir string) {
