@@ -150,11 +150,12 @@ var once = []string{"file.append*.log", "file.rename*.watch.json", "file.rename*
 
 // choose makes the passings that are tried out of a trace, by three rules. A step that another point stands for is left
 // to it, as the table says. What decides nothing is tried once a phase. And since the state of the host after one change
-// is the state before the next one of the same process, a kill and a power cut are tried at one of the two. What comes
-// before the point from, if there is one, is counted and not tried.
-func choose(trace []passed, from string) (all []Passing, unknown []string) {
+// is the state before the next one of the same process, a kill and a power cut are tried at one of the two. Of a scenario
+// with a part of its own the rest is counted and not tried.
+func choose(trace []passed, own part) (all []Passing, unknown []string) {
 	phase := ""
 	count, seen := map[string]int{}, map[string]bool{}
+	from, tried := own.from, map[string]int{}
 	before := map[string]string{} // process: the last point of it at which a kill is tried
 	for _, p := range trace {
 		row, ok := fault.Find(nameIn(p.name, 1))
@@ -171,7 +172,11 @@ func choose(trace []passed, from string) (all []Passing, unknown []string) {
 		if !ok || row.By != "" || from != "" {
 			continue
 		}
-		if slices.ContainsFunc(once, func(o string) bool { ok, _ := path.Match(o, p.name); return ok }) {
+		if tried[p.name]++; !own.has(p.name, tried[p.name]) {
+			delete(before, p.process)
+			continue
+		}
+		if matches(once, p.name) {
 			if key := p.name + phase; seen[key] {
 				delete(before, p.process) // the state is another one than that of the last point that is tried
 				continue
@@ -187,6 +192,21 @@ func choose(trace []passed, from string) (all []Passing, unknown []string) {
 		all = append(all, one)
 	}
 	return all, unknown
+}
+
+// part is what a scenario tries of its course: what comes from a point on, and of that the first passings of some points.
+type part struct {
+	from   string
+	points []string // patterns; none stand for all of them, however often they are passed
+	times  int
+}
+
+func (own part) has(name string, time int) bool {
+	return len(own.points) == 0 || time <= own.times && matches(own.points, name)
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(one string) bool { ok, _ := path.Match(one, name); return ok })
 }
 
 // after tells whether a point stands after a change.

@@ -27,7 +27,7 @@ file.rename.web-g2.json 9
 file.rename.web-g3.json 9
 file.rename.web-g3.watch.json 9
 file.rename.web-g3-rolled_back.json 9
-`, 3), "")
+`, 3), part{})
 	every, error := []string{Kill, Cut, Error}, []string{Error}
 	want := []Passing{
 		{"record.put.accepted", 1, every}, {"record.saved.accepted", 1, every},
@@ -52,8 +52,14 @@ file.rename.web-g3-rolled_back.json 9
 }
 
 func TestWhatComesBeforeIsCountedAndNotTried(t *testing.T) {
-	all, _ := choose([]passed{{"bus.StopUnit.before", "7"}, {"record.put.promoting", "7"}, {"bus.StopUnit.before", "7"}}, "record.put.promoting")
+	trace := parseTrace(`bus.StopUnit.before 7
+record.put.promoting 7
+bus.Reload.before 7
+bus.StopUnit.before 7
+bus.StopUnit.before 7
+`, 1)
 	every := []string{Kill, Cut, Error}
+	all, _ := choose(trace, part{from: "record.put.promoting", points: []string{"record.*.promoting", "bus.StopUnit.*"}, times: 1})
 	if want := []Passing{{"record.put.promoting", 1, every}, {"bus.StopUnit.before", 2, every}}; !reflect.DeepEqual(all, want) {
 		t.Errorf("want %v\nhave %v", want, all)
 	}

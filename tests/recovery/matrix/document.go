@@ -68,8 +68,9 @@ against the syntax trees, and this one against the table.
 	fmt.Fprint(&b, `The state of the host after one change is the state before the next one of the same process, so a kill and a cut are tried
 at one of the two, a failing call at both. Log lines, watch files and copies decide nothing: of their passings in one phase
 the first is tried. In a boot only what reconcile passes is tried anew; what follows is the course of a good release. With
-two sides (beside) it is what is special to them: the turn of the door and the stop of the former side, with a second kill after
-each cut; and of a bad release the restore, by kills and errors.
+two sides (beside) it is what they add, at its first two passings: of a good release from the turn of the door on the link, the
+record, the pin and the stop of the former side, and the timer of its drain, with a second kill after each cut; of a bad one
+the same points of the restore, by kills and errors. The acts that pass there again find nothing left to do.
 
 | point | what stands for it |
 |---|---|
