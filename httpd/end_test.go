@@ -162,3 +162,53 @@ func TestWhoNeverAsksHoldsUpTheEndNoLongerThanTheLimit(t *testing.T) {
 		t.Error("want a closed connection")
 	}
 }
+
+func TestASocketIsServedWhileItIsAsked(t *testing.T) {
+	door, came, held := tell(t, "look.sock"), make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		over <- ServeWhileAsked(ctx, door, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			came <- struct{}{}
+			<-held
+		}), time.Hour)
+	}()
+	asked := door.enter(t)
+	send(t, asked)
+	<-came
+	late := door.enter(t) // is let in, and has said nothing yet
+	cancel()
+	<-door.shut
+	send(t, late)
+	close(held)
+	<-came
+	for _, conn := range []net.Conn{asked, late} {
+		if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != http.StatusOK {
+			t.Errorf("%v %v", r, err)
+		}
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNotAskedEnds(t *testing.T) {
+	door := tell(t, "look.sock")
+	if err := ServeWhileAsked(t.Context(), door, http.NotFoundHandler(), time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	<-door.shut
+	r := &rest{since: time.Now().Add(-time.Hour)}
+	if r.left(time.Minute) > 0 {
+		t.Error("it goes on although nobody asks")
+	}
+	r.note(+1)
+	r.since = time.Now().Add(-time.Hour)
+	if r.left(time.Minute) <= 0 {
+		t.Error("it ends under a request")
+	}
+	r.note(-1)
+	if r.left(time.Minute) <= 0 {
+		t.Error("it ends right after a request")
+	}
+}

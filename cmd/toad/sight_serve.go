@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/peterbourgon/ff/v3/ffcli"
@@ -77,19 +76,7 @@ func (h *host) answerSight(ctx context.Context) error {
 	if err != nil || len(sockets) != 1 {
 		return configError{errors.New("toad look is started by toad-look.socket, which toad setup --shape container installs")}
 	}
-	rest := &resting{limit: idleLimit, last: time.Now()}
-	server := &http.Server{Handler: rest.around(h.sightHandler(h.ownSight())), ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() {
-		rest.wait(ctx)
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		ended <- server.Shutdown(ctx)
-	}()
-	if err := server.Serve(sockets[0]); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return <-ended
+	return httpd.ServeWhileAsked(ctx, sockets[0], h.sightHandler(h.ownSight()), idleLimit)
 }
 
 func (h *host) sightHandler(s sight) http.Handler {
@@ -184,48 +171,4 @@ func (t *toldError) err() error {
 		return fmt.Errorf("%w: %s", httpd.ErrUnknownService, t.Text)
 	}
 	return errors.New(t.Text)
-}
-
-// resting knows when nothing was asked for a while.
-type resting struct {
-	limit time.Duration
-
-	mu   sync.Mutex
-	busy int
-	last time.Time
-}
-
-func (r *resting) around(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.note(+1)
-		defer r.note(-1)
-		next.ServeHTTP(w, req)
-	})
-}
-
-func (r *resting) note(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.busy += n
-	r.last = time.Now()
-}
-
-// left is how long to wait before it may be over.
-func (r *resting) left() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.busy > 0 {
-		return r.limit
-	}
-	return r.limit - time.Since(r.last)
-}
-
-func (r *resting) wait(ctx context.Context) {
-	for left := r.left(); left > 0; left = r.left() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(left):
-		}
-	}
 }
