@@ -58,7 +58,7 @@ func TestBadRequestsChangeNothing(t *testing.T) {
 
 	// What the daemon writes by itself, to show that it can, is no answer to anybody.
 	state := func() string {
-		return d.MustUser(t, "sh", "-c", "cd .local/state/toad && find . -type f ! -name '*.lock' ! -name serve.alive | sort | xargs sha256sum")
+		return d.MustUser(t, "sh", "-c", "cd .local/state/toad && find . -type f ! -name '*.lock' ! -name serve.alive ! -name '.toad-tmp-*' | sort | xargs sha256sum")
 	}
 	before := state()
 	slow := []func(){d.hold(t, "POST /v1/services/web/deployments HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "+
