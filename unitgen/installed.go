@@ -182,8 +182,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=notify
 {serve}
-NoNewPrivileges=yes
-Restart=on-failure
+` + confined + `Restart=on-failure
 RestartSec=1s
 WatchdogSec=10s
 WatchdogSignal=KILL
@@ -259,8 +258,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 {look-host}
-NoNewPrivileges=yes
-TimeoutStopSec=5s
+` + confined + `TimeoutStopSec=5s
 `
 
 // Enrolled units are ordered after this one. Where the user manager was killed with all that ran, Podman takes its
@@ -357,8 +355,7 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStartPre=/bin/sleep 1
 {look}
-NoNewPrivileges=yes
-TimeoutStartSec=1min
+` + confined + `TimeoutStartSec=1min
 `
 
 const tickTimerText = `[Unit]
@@ -378,6 +375,5 @@ Description=toad: slow duties
 [Service]
 Type=oneshot
 {tick}
-NoNewPrivileges=yes
-TimeoutStartSec=10min
+` + confined + `TimeoutStartSec=10min
 `

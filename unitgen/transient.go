@@ -181,11 +181,10 @@ var collect = property("CollectMode", "inactive-or-failed")
 // runs are the properties that run toad with these arguments, which the manager leaves as they are.
 func (p Program) runs(args ...string) []sd.Property {
 	argv := append([]string{p.Exe}, args...)
-	return []sd.Property{
+	return append([]sd.Property{
 		property("ExecStartEx", []execEx{{p.Exe, argv, []string{"no-env-expand"}}}),
 		property("Environment", p.environment()),
-		property("NoNewPrivileges", true), // nothing that it runs gains any: a deployment needs no setuid program
-	}
+	}, confinement...)
 }
 
 // environment is what the program needs to find its files, as NAME=value, in a fixed order.

@@ -5,7 +5,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"toad/tests/bench/load"
@@ -20,6 +22,9 @@ var forms = []struct{ name, section string }{
 	{"held", "Held"},
 	{"side by side", "A side that takes its listener from systemd"},
 }
+
+// killed is a good release under which all that is toad's and runs is killed, again and again.
+const killed = "good release, toad killed -9"
 
 // rates are in requests per second.
 var rates = []int{100, 500}
@@ -67,11 +72,16 @@ func (f *form) settled(b *bench) {
 
 // deploy offers one release under load; the load goes on until what it came to has settled.
 func (f *form) deploy(b *bench, sc scenario, rate, round int) load.Sum {
-	version := fmt.Sprintf("%s-%d-%d", sc.behaviour, rate, round)
+	version := fmt.Sprintf("%s-%d-%d", strings.Trim(strings.Map(word, sc.name), "-"), rate, round)
 	digest := f.Push(b, version, sc.behaviour, version).Digest
 	g := startLoadAt(b, f.Host, 8080, rate)
 	time.Sleep(500 * time.Millisecond)
+	stop := func() {}
+	if sc.name == killed {
+		stop = f.kill(b)
+	}
 	r := f.User(b, "toad", "deploy", "web", digest)
+	stop()
 	f.settled(b)
 	time.Sleep(time.Second)
 	sum := load.Summarise(g.stop(b))
@@ -85,6 +95,35 @@ func (f *form) deploy(b *bench, sc scenario, rate, round int) load.Sum {
 	return sum
 }
 
+// kill sends SIGKILL to every process of toad's units twice a second, three times at least, and has stopped when stop returns.
+func (f *form) kill(b *bench) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; n < 6; n++ {
+			select {
+			case <-over:
+				if n >= 3 {
+					return
+				}
+			case <-time.After(500 * time.Millisecond):
+			}
+			for _, unit := range []string{"toad.service", "toad-act-*", "toad-check-*"} {
+				_ = f.User(b, "systemctl", "--user", "kill", "--signal=KILL", unit) // fails where there is none
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(over); <-done })
+}
+
+// word is for what a tag may hold.
+func word(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+		return r
+	}
+	return '-'
+}
+
 // switches counts who was turned away in each form, over every kind of release.
 func switches(b *bench, l *lab) table.Section {
 	s := table.Section{Name: "switch"}
@@ -96,7 +135,7 @@ func switches(b *bench, l *lab) table.Section {
 	sent := map[int]int{}
 	lost := map[int]int{}
 	for _, rate := range rates {
-		for _, sc := range scenarios {
+		for _, sc := range append(slices.Clone(scenarios), scenario{killed, "good", 0}) {
 			failed, of, slowest := make([][]float64, len(forms)), make([][]float64, len(forms)), make([][]float64, len(forms))
 			for round := range l.rounds {
 				for i, f := range hosts {
@@ -128,7 +167,7 @@ func switches(b *bench, l *lab) table.Section {
 	for _, i := range []int{1, 2} {
 		cells := make([]table.Figure, len(forms))
 		cells[i] = table.Figure{Text: fmt.Sprintf("%d of %d", lost[i], sent[i])}
-		s.Add(map[int]string{1: "held, good and crash at start: failed in all", 2: "side by side, all kinds: failed in all"}[i], cells...).
+		s.Add(map[int]string{1: "held, good, crash at start, toad killed: failed in all", 2: "side by side, all kinds: failed in all"}[i], cells...).
 			Want("0 of at least 10000", lost[i] == 0 && sent[i] >= 10_000)
 	}
 	var rate []string
@@ -137,7 +176,8 @@ func switches(b *bench, l *lab) table.Section {
 	}
 	s.Notes = []string{
 		"Each form as docs/switch.md shows it, on a host of its own; " + strings.Join(rate, " and ") + " requests/s to /healthz, each on a new connection, open loop, " +
-			"from before the command until all that it came to has settled, restores included. Failed: no answer, or one other than 2xx.",
+			"from before the command until all that it came to has settled, restores included. Failed: no answer, or one other than 2xx. " +
+			fmt.Sprintf("A client waits for %v.", load.Patience),
 		"The stable window is 4 s, the deadline 10 s. Held, a release that accepts and then crashes, or answers 503, is seen by clients until it is restored; " +
 			"side by side no client reaches it.",
 	}

@@ -15,7 +15,8 @@ import (
 const (
 	MaxRate = 500
 	MaxTime = 3 * time.Minute
-	timeout = 5 * time.Second
+	// Patience is when a client gives up, as browsers, proxies and libraries commonly do.
+	Patience = 30 * time.Second
 )
 
 // Answer is one request and what came of it.
@@ -32,7 +33,7 @@ func (a Answer) End() time.Time { return a.At.Add(a.Took) }
 
 // Run asks until the context ends or MaxTime is over, and returns when every answer is there.
 func Run(ctx context.Context, url string, rate int) []Answer {
-	return RunBy(ctx, &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}, url, rate)
+	return RunBy(ctx, &http.Client{Timeout: Patience, Transport: &http.Transport{DisableKeepAlives: true}}, url, rate)
 }
 
 // RunBy is Run with a client of the caller's, which makes a new connection each time.
