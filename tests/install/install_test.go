@@ -3,6 +3,7 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,18 @@ import (
 func TestAnAdministratorsWholeWay(t *testing.T) {
 	t.Parallel()
 	wholeWay(t, "binary")
+}
+
+// confined looks at what the user manager made of the confinement of toad's units; all that was deployed before ran in it.
+func (b *bed) confined(t *testing.T) {
+	t.Helper()
+	for property, want := range map[string]string{"NoNewPrivileges": "yes", "LimitCORE": "0", "LockPersonality": "yes", "MemoryDenyWriteExecute": "yes",
+		"RestrictNamespaces": "yes", "RestrictRealtime": "yes", "RestrictSUIDSGID": "yes", "SystemCallArchitectures": "native"} {
+		have := strings.Fields(b.sh(t, "systemctl --user show -P "+property+" toad-tick.service toad-fence.service"))
+		if !slices.Equal(have, []string{want, want}) {
+			t.Errorf("%s is %q", property, have)
+		}
+	}
 }
 
 // wholeWay is the life of toad on a host.
@@ -33,9 +46,7 @@ func wholeWay(t *testing.T, shape string) {
 	}
 	b.looks(t)
 	b.toad(t, 0, "deploy", "web", "v2")
-	if have := b.sh(t, "systemctl --user show -P NoNewPrivileges toad-tick.service toad-fence.service"); have != "yes\n\nyes" {
-		t.Errorf("NoNewPrivileges is %q", have)
-	}
+	b.confined(t)
 	b.toad(t, 0, "deploy", "store", b.Digest(t, "store-v2"))
 	b.toad(t, 3, "deploy", "web", b.Digest(t, "crash"))
 	b.toad(t, 3, "deploy", "store", b.Digest(t, "store-bad"))
