@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -77,23 +78,17 @@ func fixtures(t testing.TB) *fixture {
 	}
 	defer lock.Unlock()
 
-	tmp, err := os.MkdirTemp(cache, "fixture-*.tmp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil { // it becomes the root folder of hosts
-		t.Fatal(err)
-	}
+	// The programs stay where they were built: what is up to date there is not linked again by the next suite.
+	built := filepath.Join(cache, "fixture-programs")
 	sum := sha256.New()
 	fmt.Fprint(sum, units)
 	for pkg, bin := range binaries {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(tmp, bin), pkg)
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(built, bin), pkg)
 		build.Dir, build.Env = repo(t), append(os.Environ(), "CGO_ENABLED=0")
 		run(t, build)
 	}
 	for _, bin := range []string{sampleBin, otherBin, registryBin} {
-		b, err := os.ReadFile(filepath.Join(tmp, bin))
+		b, err := os.ReadFile(filepath.Join(built, bin))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,6 +96,14 @@ func fixtures(t testing.TB) *fixture {
 	}
 	f := &fixture{tree: filepath.Join(cache, fmt.Sprintf("fixture-%x", sum.Sum(nil)[:6]))}
 	if _, err := os.Stat(f.tree); err != nil {
+		tmp, err := os.MkdirTemp(cache, "fixture-*.tmp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(tmp)
+		if err := errors.Join(os.Chmod(tmp, 0o755), os.CopyFS(tmp, os.DirFS(built))); err != nil { // it becomes the root folder of hosts
+			t.Fatal(err)
+		}
 		fill(t, tmp)
 		if err := os.Rename(tmp, f.tree); err != nil {
 			t.Fatal(err)

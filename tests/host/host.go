@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -257,6 +258,21 @@ func (h *Host) ReadFile(t testing.TB, name string) string {
 	return string(b)
 }
 
+// Look is ReadFile for polling: a file that is not there, or not now, is empty. What the host keeps from everybody but toad,
+// such as a mount of its own, is read as toad.
+func (h *Host) Look(t testing.TB, name string) string {
+	t.Helper()
+	name = strings.Replace(name, "~/", Home+"/", 1)
+	if root, err := os.OpenRoot("/proc/" + h.pid + "/root"); err == nil {
+		defer root.Close()
+		b, err := root.ReadFile(strings.TrimPrefix(name, "/"))
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return string(b)
+		}
+	}
+	return h.User(t, "cat", name).Stdout
+}
+
 // WriteFile writes a file of the running host, and makes the folders it needs. What lies under toad's
 // home or runtime folder belongs to toad, all else to root.
 func (h *Host) WriteFile(t testing.TB, name, content string, mode os.FileMode) {
@@ -398,9 +414,22 @@ func inNetwork[T any](h *Host, f func() (T, error)) (made T, err error) {
 // Eventually polls until f holds, and fails the test where that takes longer than the deadline.
 func Eventually(t testing.TB, what string, deadline time.Duration, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(deadline); !f(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", deadline, what)
+	if !Within(deadline, f) {
+		t.Fatalf("not within %s: %s", deadline, what)
+	}
+}
+
+// Within polls until f holds, and tells whether it did by the deadline. It rests twice as long as f took: commands on a host
+// are work for it, and what is waited for needs the processor, too.
+func Within(deadline time.Duration, f func() bool) bool {
+	for end := time.Now().Add(deadline); ; {
+		began := time.Now()
+		if f() {
+			return true
 		}
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(max(50*time.Millisecond, 2*time.Since(began)))
 	}
 }

@@ -21,6 +21,7 @@ WantedBy=default.target
 `
 
 func TestAQuadletComesBackAfterARebootAndAPowerCut(t *testing.T) {
+	t.Parallel()
 	h := Up(t, Options{NoToad: true})
 	h.WriteFile(t, "~/.config/containers/systemd/web.container", web, 0o644)
 	h.MustUser(t, "systemctl", "--user", "daemon-reload")
@@ -48,6 +49,7 @@ func TestAQuadletComesBackAfterARebootAndAPowerCut(t *testing.T) {
 }
 
 func TestCommandsGiveTheirStatusAndOutput(t *testing.T) {
+	t.Parallel()
 	h := Up(t, Options{NoToad: true, NoRegistry: true})
 	r := h.User(t, "sh", "-c", "id -un; echo no >&2; exit 7")
 	if want := (Result{"toad\n", "no\n", 7}); r != want {
@@ -68,6 +70,7 @@ func TestCommandsGiveTheirStatusAndOutput(t *testing.T) {
 }
 
 func TestAnImageCanBeMadeOnTheWay(t *testing.T) {
+	t.Parallel()
 	h := Up(t, Options{NoToad: true})
 	img := h.Push(t, "extra", "crash", "17")
 	if img.Digest == h.Digest(t, "crash") {
@@ -103,6 +106,7 @@ func boot(t *testing.T, h *Host) string {
 }
 
 func TestTheProxyBreaksAnswersUntilToldToStop(t *testing.T) {
+	t.Parallel()
 	h := Up(t, Options{NoToad: true})
 	for _, kind := range []string{"cut", "status"} {
 		h.Fault(t, kind, "/blobs/", 0, "503")

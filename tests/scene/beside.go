@@ -45,7 +45,7 @@ func (w *Web) Settled(t *testing.T) {
 			}
 			Drain *struct{}
 		}
-		text := w.MustUser(t, "cat", ".local/state/toad/services/web.json")
+		text := w.Look(t, record)
 		if err := json.Unmarshal([]byte(text), &rec); err != nil {
 			t.Fatalf("%v in %s", err, text)
 		}

@@ -24,6 +24,9 @@ type Web struct {
 	is              string // the first lines of the enrollment; those of a container if empty
 }
 
+// record is what toad keeps of the service.
+const record = "~/.local/state/toad/services/web.json"
+
 // Options are what differs; the zero value is a running v1 with short times.
 type Options struct {
 	Host    host.Options
@@ -188,7 +191,7 @@ func (w *Web) Record(t *testing.T) (r struct {
 	Refusals []struct{ Operation, Reason, Code string }
 }) {
 	t.Helper()
-	text := w.MustUser(t, "cat", ".local/state/toad/services/web.json")
+	text := w.Look(t, record)
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
@@ -198,17 +201,16 @@ func (w *Web) Record(t *testing.T) (r struct {
 // WaitPhase waits until the latest operation is in one of the phases, by its record on disk.
 func (w *Web) WaitPhase(t *testing.T, phases ...string) string {
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		r := w.User(t, "cat", ".local/state/toad/services/web.json")
+	var phase string
+	if !host.Within(90*time.Second, func() bool {
 		var rec struct{ Operation struct{ Phase string } }
-		_ = json.Unmarshal([]byte(r.Stdout), &rec)
-		if slices.Contains(phases, rec.Operation.Phase) {
-			return rec.Operation.Phase
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the operation is in %q, not in %s\n%s", rec.Operation.Phase, strings.Join(phases, " or "), w.Log(t))
-		}
+		_ = json.Unmarshal([]byte(w.Look(t, record)), &rec)
+		phase = rec.Operation.Phase
+		return slices.Contains(phases, phase)
+	}) {
+		t.Fatalf("the operation is in %q, not in %s\n%s", phase, strings.Join(phases, " or "), w.Log(t))
 	}
+	return phase
 }
 
 // Serves waits until the service answers with a version.
@@ -265,7 +267,7 @@ func (w *Web) Folder(t *testing.T) string {
 func (w *Web) Quiet(t *testing.T) {
 	t.Helper()
 	var left string
-	ok := func() bool {
+	if !host.Within(45*time.Second, func() bool {
 		left = w.MustUser(t, "sh", "-c", `
 			systemctl --user list-units --all --plain --no-legend 'toad-act-*' 'toad-check-*' 'toad-prepare-*' 'toad-probation-*' 'toad-restore-*' 'toad-drain-*'
 			systemctl --user list-units --state=failed --plain --no-legend
@@ -274,12 +276,7 @@ func (w *Web) Quiet(t *testing.T) {
 			find .config/containers/systemd -name 'zz-toad.previous' -o -name '.toad-tmp*'
 			ls .local/share/systemd/timers 2>/dev/null | grep 'stamp-toad-p' || true`)
 		return left == ""
-	}
-	end := time.Now().Add(45 * time.Second)
-	for !ok() {
-		if time.Now().After(end) {
-			t.Fatalf("left behind:\n%s\n%s", left, w.Log(t))
-		}
-		time.Sleep(50 * time.Millisecond)
+	}) {
+		t.Fatalf("left behind:\n%s\n%s", left, w.Log(t))
 	}
 }
