@@ -14,6 +14,7 @@ import (
 )
 
 func TestThreeBoxesConverge(t *testing.T) {
+	t.Parallel()
 	s := newSite()
 	all := s.boxes(t, 3, false)
 	first, last := all[0], all[2]

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,9 +38,11 @@ type site struct {
 	made         time.Time // of the last bundle
 }
 
+var sites atomic.Int32
+
 // newSite makes a world; it is served once there is a box in its net.
 func newSite() *site {
-	s := &site{World: control.New(), net: fmt.Sprintf("agent%d", os.Getpid()), made: time.Now().Add(-time.Hour).UTC().Truncate(time.Second)}
+	s := &site{World: control.New(), net: fmt.Sprintf("agent%d-%d", os.Getpid(), sites.Add(1)), made: time.Now().Add(-time.Hour).UTC().Truncate(time.Second)}
 	s.Set(env, func(e *control.Env) { e.Variables, e.Leases = map[string]string{"REGION": "north"}, 100 })
 	return s
 }

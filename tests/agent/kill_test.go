@@ -44,6 +44,7 @@ const fault = "~/.local/state/toad/fault"
 // A tick that is killed at any of its steps is carried on by the next: the bundle is in force, or the one before is, nothing is
 // left of either, and it is reported once.
 func TestATickThatIsKilledIsCarriedOn(t *testing.T) {
+	t.Parallel()
 	s := newSite()
 	b := s.boxes(t, 1, true)[0]
 	s.PutSecret(env, "key", "value-0-of-the-key")

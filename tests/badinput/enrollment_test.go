@@ -12,6 +12,7 @@ import (
 )
 
 func TestEnrollment(t *testing.T) {
+	t.Parallel()
 	h := host.Up(t, host.Options{})
 	t.Run("there is none", func(t *testing.T) { none(t, h) })
 

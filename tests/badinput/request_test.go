@@ -15,6 +15,7 @@ import (
 )
 
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, scene.Options{})
 	v2, v3 := b.Digest(t, "v2"), b.Digest(t, "v3")
 

@@ -20,6 +20,7 @@ const state = "/home/toad/.local/state/toad"
 
 // A host that does not help: whose fault it is must be plain, and nothing of the release.
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, scene.Options{Faults: true})
 	v3 := b.Digest(t, "v3")
 

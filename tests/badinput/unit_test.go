@@ -14,6 +14,7 @@ import (
 const folder = "~/.config/containers/systemd/"
 
 func TestUnits(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, scene.Options{})
 	operators := b.ReadFile(t, quadlet)
 	edited := func(old, with string) map[string]string {

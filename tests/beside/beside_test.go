@@ -26,6 +26,7 @@ var all = os.Getenv("TOAD_ALL") != ""
 
 // Whatever the release does, clients are answered by one that was watched to the end.
 func TestNobodyIsTurnedAwayWhateverTheReleaseDoes(t *testing.T) {
+	t.Parallel()
 	for i, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -83,6 +84,7 @@ func TestTenThousandRequests(t *testing.T) {
 
 // An open connection stays with the release that it reached, and that release is not stopped before it has ended.
 func TestAnOpenConnectionIsLetEnd(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, kinds[0], options{})
 	var slow sync.WaitGroup
 	var status int
@@ -120,6 +122,7 @@ func TestAnOpenConnectionIsLetEnd(t *testing.T) {
 // An operator who stops the candidate withdraws it; who changes the door finds it put back; and a rollback after a prune
 // needs no registry.
 func TestWhatAnOperatorDoesMeanwhile(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, kinds[0], options{limits: "deadline = \"5m\"\nstable = \"2s\""})
 	b.begin(t, "never")
 	b.WaitPhase(t, "probation")

@@ -14,6 +14,7 @@ import (
 // After a boot the door starts the side that it leads to, whether toad is there or not, and an operation that was under way
 // is carried on to one of two ends.
 func TestTheDoorOutlivesABoot(t *testing.T) {
+	t.Parallel()
 	for i, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -65,6 +66,7 @@ func (b *bed) promoted(t *testing.T, version string, side int) {
 // The turn of the door is one rename. Whoever dies before or after it, the door leads to a side that serves, and in the end
 // to the one that the record names.
 func TestDeathsAroundTheTurn(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, kinds[0], options{faults: true, limits: "deadline = \"5m\"\nstable = \"1s\""})
 	faults := []string{"file.rename.web.sock 1 kill", "file.renamed.web.sock 1 kill", "file.rename.web.sock 1 cut", "file.renamed.web.sock 1 cut"}
 	if all {

@@ -13,6 +13,7 @@ import (
 // Between the stop of one release and the first word of the next nobody is turned away: the socket unit of the held form
 // keeps listening, whatever the release does before it accepts, and whatever becomes of toad.
 func TestAHeldPortRefusesNobody(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "Held", options{})
 	a := b.load(100)
 	b.MustDeploy(t, 0, "v2")
@@ -85,6 +86,7 @@ func TestAHeldPortRefusesNobodyOfTenThousand(t *testing.T) {
 
 // The plain form works as it is written down, too.
 func TestARestartAsWrittenDown(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, "Restart", options{})
 	b.MustDeploy(t, 0, "v2")
 	b.MustServe(t, "v2")

@@ -12,6 +12,7 @@ import (
 
 // The whole life of a service whose releases are shipped.
 func TestFilesAreJudgedAsImagesAre(t *testing.T) {
+	t.Parallel()
 	b := up(t, false)
 	b.ship(t, 0, "v2")
 	b.inForce(t, "v2")
@@ -71,6 +72,7 @@ func TestFilesAreJudgedAsImagesAre(t *testing.T) {
 
 // What is no release of this service is refused before anything is stopped.
 func TestWhatIsNotTheLinkOrNoProgramIsRefused(t *testing.T) {
+	t.Parallel()
 	b := up(t, false)
 	ran := b.Invocation(t)
 	b.WriteFile(t, "~/files/script", "#!/bin/sh\nexec sleep 100\n", 0o755)

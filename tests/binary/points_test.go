@@ -31,6 +31,7 @@ const fault = "~/.local/state/toad/fault"
 
 // With TOAD_ALL=1 every point is tried with a kill, a power cut and an error; else each with one of them.
 func TestEveryPointOfABinaryServiceEndsOnOneOfTwoReleases(t *testing.T) {
+	t.Parallel()
 	b := up(t, true)
 	b.ship(t, 0, "v2")
 	b.Quiet(t)
@@ -104,6 +105,7 @@ func (b bed) end(t *testing.T, argv string, want ...int) {
 
 // What a kill, an operator and a disk do to a deployment, without a fault of toad's own.
 func TestPowerCutsAndHandsOfOthers(t *testing.T) {
+	t.Parallel()
 	b := up(t, false)
 	b.ship(t, 0, "v2")
 	b.enroll(t, "deadline = \"60s\"\nstable = \"4s\"")

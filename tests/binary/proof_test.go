@@ -16,6 +16,7 @@ const repository = scene.Artifacts
 
 // An artifact of one file is pulled by its digest, and is its file from then on.
 func TestAnArtifactIsPulledAndIsItsFile(t *testing.T) {
+	t.Parallel()
 	b := up(t, false)
 	text := b.ReadFile(t, "~/.config/toad/enrollment.toml")
 	b.WriteFile(t, "~/.config/toad/enrollment.toml", strings.Replace(text, "kind =", "image = \""+repository+"\"\nkind =", 1), 0o644)
@@ -52,6 +53,7 @@ func TestAnArtifactIsPulledAndIsItsFile(t *testing.T) {
 
 // Two hosts: what production takes of a binary service has run well on dev, and the proof is about the bytes of the file.
 func TestProductionTakesOnlyAFileThatRanWellOnDev(t *testing.T) {
+	t.Parallel()
 	dev, prod := up(t, false), up(t, false)
 	prod.ship(t, 0, "v2")
 	key := dev.MustUser(t, "toad", "proof", "keygen", ".config/toad/proof.key")

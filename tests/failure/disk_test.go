@@ -14,6 +14,7 @@ import (
 // A disk that fills up in the middle loses no service: the previous release is put back even where that cannot be saved,
 // and the record says so when there is space again.
 func TestADiskThatFillsUpDuringProbation(t *testing.T) {
+	t.Parallel()
 	w := &scene.Web{Host: host.Up(t, host.Options{})}
 	w.MustUser(t, "mkdir", "-p", ".local/state/toad")
 	w.MustExec(t, "mount", "-t", "tmpfs", "-o", "size=200m,uid=1000,gid=1000,mode=700", "tmpfs", host.Home+"/.local/state/toad")
@@ -49,6 +50,7 @@ func TestADiskThatFillsUpDuringProbation(t *testing.T) {
 
 // Damage to a record is told once, makes that one service take no deployment, and touches nothing that runs.
 func TestADamagedRecordIsOneServicesTrouble(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	w.MustDeploy(t, 0, "v2")
 	w.Quiet(t) // no act is left that would save once more

@@ -17,6 +17,7 @@ import (
 // Whatever becomes of toad's own processes, systemd holds the deadline. Each case is done to a deployment on probation
 // that never becomes ready.
 func TestTheDeadlineIsEnforcedWithoutTheDaemon(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"8s\"\nstable = \"1s\""})
 	w.MustDeploy(t, 0, "v2")
 	rounds := 1
@@ -137,6 +138,7 @@ func onTime(t *testing.T, w *scene.Web) {
 
 // A name that toad will use is taken: by a failed unit, and by a timer.
 func TestALeftOverUnitOfTheSameName(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	for _, name := range []string{"toad-probation-web-g1.service", "toad-check-web-g1.service", "toad-prepare-web-g1.service"} {
 		w.User(t, "systemd-run", "--user", "-q", "--wait", "--unit", name, "false")
@@ -153,6 +155,7 @@ func TestALeftOverUnitOfTheSameName(t *testing.T) {
 
 // A container that others remove is not the release's failure.
 func TestAContainerRemovedByOthersRefusesNothing(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"20s\"\nstable = \"8s\""})
 	w.MustDeploy(t, 0, "v2", "--detach")
 	w.WaitPhase(t, "probation")

@@ -15,6 +15,7 @@ import (
 
 // The fence is systemd's: with toad gone after a boot, nobody starts a candidate, and it is said which unit is held.
 func TestWithoutReconcileACandidateStaysDown(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"60s\"\nstable = \"15s\""})
 	w.MustDeploy(t, 0, "v2", "--detach")
 	w.WaitPhase(t, "probation")

@@ -18,6 +18,7 @@ import (
 
 // The way back survives what hosts do to images that nothing runs just then, without a registry.
 func TestTheWayBackSurvivesAPruneWithoutARegistry(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"12s\"\nstable = \"1s\""})
 	w.MustDeploy(t, 0, "v2")
 	w.MustDeploy(t, 0, "docker")
@@ -65,6 +66,7 @@ func TestTheWayBackSurvivesAPruneWithoutARegistry(t *testing.T) {
 }
 
 func TestAnAutoUpdateMovesNothing(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits,
 		Quadlet: strings.Replace(scene.Quadlet, "Image={image}", "Image="+host.Repository+":moving\nAutoUpdate=registry", 1), Stopped: true})
 	w.Push(t, "moving", "good", "v1")
@@ -114,6 +116,7 @@ func (s *sink) kinds() string {
 }
 
 func TestAlertsReachAWebhookAndACommandOnce(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	s := &sink{}
 	s.status.Store(503)
@@ -169,6 +172,7 @@ func TestAlertsReachAWebhookAndACommandOnce(t *testing.T) {
 
 // What the application logs before it dies is kept, but not what it was given to keep.
 func TestLastWordsHoldNoSecret(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Ready: ready, Limits: limits, Files: map[string]string{
 		"~/.config/containers/systemd/web.container.d/20-secrets.conf": "[Container]\nEnvironment=DB_PW=S3NT1NEL-env\nEnvironmentFile=%h/web.env\nSecret=apikey,type=env,target=API_KEY\n",
 		"~/web.env": "FILE_PW=S3NT1NEL-file\n",

@@ -15,6 +15,7 @@ import (
 )
 
 func TestAHealthyDigestIsPromoted(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Limits: "deadline = \"30s\"\nstable = \"2s\"", Files: map[string]string{
 		"~/.config/systemd/user/requires.service": dependent("Requires=web.service\nAfter=web.service"),
 		"~/.config/systemd/user/bound.service":    dependent("BindsTo=web.service\nAfter=web.service"),
@@ -84,6 +85,7 @@ func dependent(relation string) string {
 }
 
 func TestIndexAndPlatformDigestsBothDeploy(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{})
 	multi := w.Image(t, "multi")
 	if multi.Digest == multi.Manifest {
@@ -115,6 +117,7 @@ func TestIndexAndPlatformDigestsBothDeploy(t *testing.T) {
 }
 
 func TestABadReleaseIsPutBack(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{})
 	w.MustDeploy(t, 0, "v2")
 	r := w.MustDeploy(t, 3, "crash")
@@ -136,6 +139,7 @@ func TestABadReleaseIsPutBack(t *testing.T) {
 }
 
 func TestTheFirstDeploymentBadOverARunningQuadlet(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{})
 	w.MustDeploy(t, 3, "crash")
 	w.MustServe(t, "v1")
@@ -144,6 +148,7 @@ func TestTheFirstDeploymentBadOverARunningQuadlet(t *testing.T) {
 }
 
 func TestTheFirstDeploymentBadWithNothingRunning(t *testing.T) {
+	t.Parallel()
 	w := scene.New(t, scene.Options{Stopped: true})
 	folder := w.Folder(t)
 	w.MustDeploy(t, 3, "crash")

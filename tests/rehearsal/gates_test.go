@@ -16,9 +16,17 @@ import (
 )
 
 func TestContainer(t *testing.T) { rehearse(t, false) }
-func TestBinary(t *testing.T)    { rehearse(t, true) }
+
+func TestBinary(t *testing.T) {
+	if os.Getenv("TOAD_ALL") == "" {
+		t.Log("TestContainer rehearses the same, and tests/binary what is special to a binary service")
+		return
+	}
+	rehearse(t, true)
+}
 
 func rehearse(t *testing.T, binary bool) {
+	t.Parallel()
 	dev, prod := pair(t, binary)
 
 	wrongProgram(t, prod)

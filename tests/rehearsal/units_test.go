@@ -84,6 +84,7 @@ func (d duo) both(t *testing.T, tag string) {
 
 // Two units are switched, judged and put back as one, and a third that shares their image is left alone.
 func TestTwoUnitsAreOneService(t *testing.T) {
+	t.Parallel()
 	d := newDuo(t)
 	alone := d.Show(t, "neighbour.service", "InvocationID")
 	invocations := func() string { return d.Invocation(t) + " " + d.Show(t, "worker.service", "InvocationID") }

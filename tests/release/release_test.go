@@ -82,6 +82,7 @@ func arches() string {
 }
 
 func TestAReleaseIsMadeTwiceAndUsed(t *testing.T) {
+	t.Parallel()
 	signer := key(t)
 	one, two := tree(t, "one"), tree(t, "another folder")
 	sh(t, one, fmt.Sprintf("make -s release TAG=%s KEY=%s ARCH=%s", tag, signer, arches()))
@@ -224,6 +225,7 @@ func deb(t *testing.T, dist string) {
 
 // What is refused leaves nothing behind, and an earlier release as it was.
 func TestWhatIsNoReleaseIsRefused(t *testing.T) {
+	t.Parallel()
 	dir, signer := tree(t, "tree"), key(t)
 	sh(t, dir, "mkdir dist && echo kept >dist/earlier && printf /dist/ >>.git/info/exclude")
 	rsa, others := filepath.Join(t.TempDir(), "rsa.key"), filepath.Join(t.TempDir(), "others.key")

@@ -36,7 +36,7 @@ timeout = "1s"`
 	reboots = 20 // at an instant, and as many restarts of the user manager
 )
 
-// TestEveryPointEndsOnOneOfTwoReleases runs a seeded few cells of each kind, or with TOAD_ALL=1 all of them. TOAD_MATRIX
+// TestEveryPointEndsOnOneOfTwoReleases runs a seeded few cells of each scenario, or with TOAD_ALL=1 all of them. TOAD_MATRIX
 // names a file that keeps the results: what it has passed already is not run again, or with TOAD_MATRIX_ANEW=1 what this build
 // has passed. TOAD_MATRIX_MINUTES ends it early, with what has begun; TOAD_MATRIX_HOSTS are at work at once, or two.
 func TestEveryPointEndsOnOneOfTwoReleases(t *testing.T) {

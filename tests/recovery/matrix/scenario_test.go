@@ -51,11 +51,11 @@ var scenarios = []scenario{
 		request: func(t *testing.T, w *scene.Web) []string { return again(t, w, "crash") },
 	},
 	{
-		name: "a rollback", ends: "promoted", few: every, twice: true, least: 40,
+		name: "a rollback", ends: "promoted", few: []string{Kill}, least: 40,
 		request: func(*testing.T, *scene.Web) []string { return []string{"timeout", "60", "toad", "rollback", "web"} },
 	},
 	{
-		name: "a boot in probation", ends: "promoted", few: every, least: 6, boot: true,
+		name: "a boot in probation", ends: "promoted", few: []string{Cut}, least: 6, boot: true,
 		prepare: func(t *testing.T, w *scene.Web) { begin(t, w, other(t, w)) },
 		only:    func(trace []passed) []passed { return ofProcess(trace, "bus.SetEnvironment.before") },
 	},
