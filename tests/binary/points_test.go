@@ -16,20 +16,21 @@ type cell struct {
 	point string
 	n     string
 	bad   bool // a release that is put back passes it
+	long  bool // with TOAD_ALL=1 only: nothing has changed yet since the point before
 }
 
 var cells = []cell{
-	{"release.stage.before", "1", false}, {"release.stage.after", "1", false},
-	{"release.lay.before", "1", false}, {"release.lay.after", "1", false},
-	{"release.turn.before", "1", false}, {"release.turn.after", "1", false},
-	{"release.turn.before", "2", true}, {"release.turn.after", "2", true},
-	{"release.unlay.before", "1", false}, {"release.unlay.after", "1", false},
-	{"release.keep.before", "1", false}, {"release.keep.after", "1", false},
+	{"release.stage.before", "1", false, true}, {"release.stage.after", "1", false, false},
+	{"release.lay.before", "1", false, true}, {"release.lay.after", "1", false, false},
+	{"release.turn.before", "1", false, true}, {"release.turn.after", "1", false, false},
+	{"release.turn.before", "2", true, false}, {"release.turn.after", "2", true, false},
+	{"release.unlay.before", "1", false, true}, {"release.unlay.after", "1", false, false},
+	{"release.keep.before", "1", false, true}, {"release.keep.after", "1", false, false},
 }
 
 const fault = "~/.local/state/toad/fault"
 
-// With TOAD_ALL=1 every point is tried with a kill, a power cut and an error; else each with one of them.
+// With TOAD_ALL=1 every point is tried with a kill, a power cut and an error; else each after a change with one of them.
 func TestEveryPointOfABinaryServiceEndsOnOneOfTwoReleases(t *testing.T) {
 	t.Parallel()
 	b := up(t, true)
@@ -40,7 +41,7 @@ func TestEveryPointOfABinaryServiceEndsOnOneOfTwoReleases(t *testing.T) {
 	actions := []string{"kill", "cut", "error"}
 	for i, c := range cells {
 		for j, action := range actions {
-			if os.Getenv("TOAD_ALL") == "" && j != i%len(actions) {
+			if os.Getenv("TOAD_ALL") == "" && (c.long || j != i%len(actions)) {
 				continue
 			}
 			t.Run(strings.Join([]string{c.point, c.n, action}, " "), func(t *testing.T) {

@@ -23,7 +23,7 @@ const (
 	pin        = folder + "web.container.d/zz-toad.conf"
 	enrollment = "~/.config/toad/enrollment.toml"
 
-	ready  = "http = \"http://127.0.0.1:8080/healthz\"\ninterval = \"100ms\"\ntimeout = \"1s\""
+	ready  = "http = \"http://127.0.0.1:8080/healthz\"\ninterval = \"200ms\"\ntimeout = \"1s\""
 	limits = "deadline = \"2m\"\nstable = \"500ms\"\npull = \"2m\""
 )
 

@@ -12,7 +12,7 @@ import (
 // C21: Podman's health stays "starting" since nothing runs the check, or there is no check at all.
 func TestC21HealthThatNeverComes(t *testing.T) {
 	const check = "[Container]\nHealthCmd=[\"/app\",\"health\"]\n"
-	const health = "health = true\ninterval = \"100ms\""
+	const health = "health = true\ninterval = \"200ms\""
 	b := lay(t, scene.Options{Ready: ready})
 	with := func(lines, deadline string) {
 		b.put(t, map[string]string{folder + "web.container.d/health.conf": lines})

@@ -14,7 +14,7 @@ import (
 
 const (
 	ready = `http = "http://127.0.0.1:8080/healthz"
-interval = "100ms"
+interval = "200ms"
 timeout = "1s"`
 	limits = "deadline = \"60s\"\nstable = \"1s\""
 )

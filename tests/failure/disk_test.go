@@ -18,11 +18,12 @@ func TestADiskThatFillsUpDuringProbation(t *testing.T) {
 	w := &scene.Web{Host: host.Up(t, host.Options{})}
 	w.MustUser(t, "mkdir", "-p", ".local/state/toad")
 	w.MustExec(t, "mount", "-t", "tmpfs", "-o", "size=200m,uid=1000,gid=1000,mode=700", "tmpfs", host.Home+"/.local/state/toad")
-	w.Up(t, scene.Options{Ready: ready, Limits: "deadline = \"8s\"\nstable = \"1s\""})
+	w.Up(t, scene.Options{Ready: ready, Limits: limits})
 	w.MustDeploy(t, 0, "v2")
+	w.Enroll(t, ready, short)
 	w.MustDeploy(t, 0, "never", "--detach")
 	w.WaitPhase(t, "probation")
-	host.Eventually(t, "the candidate to run", 10*time.Second, func() bool {
+	host.Eventually(t, "the candidate to run", 20*time.Second, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 503
 	})
@@ -45,6 +46,7 @@ func TestADiskThatFillsUpDuringProbation(t *testing.T) {
 	}
 	w.MustUser(t, "rm", "-f", ".local/state/toad/more")
 	w.Quiet(t)
+	w.Enroll(t, ready, limits)
 	w.MustDeploy(t, 0, "v3")
 }
 

@@ -18,8 +18,9 @@ import (
 // that never becomes ready.
 func TestTheDeadlineIsEnforcedWithoutTheDaemon(t *testing.T) {
 	t.Parallel()
-	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"8s\"\nstable = \"1s\""})
+	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	w.MustDeploy(t, 0, "v2")
+	w.Enroll(t, ready, short)
 	rounds := 1
 	if os.Getenv("TOAD_ALL") != "" {
 		rounds = 10

@@ -16,9 +16,10 @@ import (
 
 const (
 	ready = `http = "http://127.0.0.1:8080/healthz"
-interval = "100ms"
+interval = "200ms"
 timeout = "1s"`
-	limits = "deadline = \"60s\"\nstable = \"1s\"" // nobody waits for this deadline
+	limits = "deadline = \"60s\"\nstable = \"1s\"" // nobody waits for this deadline, so that a busy machine has time
+	short  = "deadline = \"12s\"\nstable = \"1s\"" // for what never gets ready
 )
 
 // want is how a deployment is to end.
@@ -87,7 +88,7 @@ func TestBadReleasesArePutBack(t *testing.T) {
 		t.Run(c.tag, func(t *testing.T) {
 			stable, deadline := "1s", "30s" // time enough for a good release on a busy machine
 			if c.code == "deadline_exceeded" {
-				deadline = "8s"
+				deadline = "12s"
 			}
 			if c.tag == "late-crash" || c.tag == "late-exit0" {
 				stable = "6s" // longer than it lives
@@ -204,7 +205,7 @@ func TestSomethingElseOnTheReadinessPort(t *testing.T) {
 func foreign(t *testing.T, w *scene.Web) {
 	t.Helper()
 	w.MustUser(t, "systemd-run", "--user", "-q", "--unit", "foreign", "-E", "PORT=8080", "/usr/local/lib/toad-tests/sample", "good")
-	host.Eventually(t, "the other program to answer", 10*time.Second, func() bool {
+	host.Eventually(t, "the other program to answer", 30*time.Second, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 200
 	})

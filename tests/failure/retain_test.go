@@ -19,11 +19,12 @@ import (
 // The way back survives what hosts do to images that nothing runs just then, without a registry.
 func TestTheWayBackSurvivesAPruneWithoutARegistry(t *testing.T) {
 	t.Parallel()
-	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"12s\"\nstable = \"1s\""})
+	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	w.MustDeploy(t, 0, "v2")
 	w.MustDeploy(t, 0, "docker")
+	w.Enroll(t, ready, "deadline = \"15s\"\nstable = \"1s\"") // time enough for the prunes
 	w.MustDeploy(t, 0, "never", "--detach")
-	host.Eventually(t, "the candidate to run", 10*time.Second, func() bool {
+	host.Eventually(t, "the candidate to run", 20*time.Second, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 503
 	})
@@ -44,6 +45,7 @@ func TestTheWayBackSurvivesAPruneWithoutARegistry(t *testing.T) {
 	w.Untouched(t)
 
 	// Back once more, to a release that has long stopped running, with its image gone.
+	w.Enroll(t, ready, limits)
 	if r := w.User(t, "toad", "rollback", "web"); r.Exit != 0 {
 		t.Fatalf("toad rollback: exit %d\n%s%s\n%s", r.Exit, r.Stdout, r.Stderr, w.Log(t))
 	}

@@ -147,11 +147,12 @@ func TestARebootDuringProbation(t *testing.T) {
 // Past its deadline a candidate does not start at boot: the way back is written first.
 func TestABootPastTheDeadline(t *testing.T) {
 	t.Parallel()
-	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"6s\"\nstable = \"1s\""})
+	w := scene.New(t, scene.Options{Ready: ready, Limits: limits})
 	w.MustDeploy(t, 0, "v2")
+	w.Enroll(t, ready, short)
 	w.MustDeploy(t, 0, "never", "--detach")
 	w.WaitPhase(t, "probation")
-	host.Eventually(t, "the candidate to run", 10*time.Second, func() bool {
+	host.Eventually(t, "the candidate to run", 20*time.Second, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 503
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 const quick = `http = "http://127.0.0.1:8080/healthz"
-interval = "100ms"
+interval = "200ms"
 timeout = "1s"`
 
 // The daemon and the acts may die at any moment: a healthy deployment that nobody follows is promoted all the same.

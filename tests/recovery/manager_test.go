@@ -16,7 +16,7 @@ import (
 // trialReady and trial are of a deployment that something is done to in the middle.
 const (
 	trialReady = `http = "http://127.0.0.1:8080/healthz"
-interval = "100ms"
+interval = "200ms"
 timeout = "1s"`
 	trial = "deadline = \"90s\"\nstable = \"1s\""
 )

@@ -27,7 +27,7 @@ import (
 
 const (
 	ready = `http = "http://127.0.0.1:8080/healthz"
-interval = "100ms"
+interval = "200ms"
 timeout = "1s"`
 	// The deadline leaves a good release time on a busy machine: a cell is about what a death does, not about speed.
 	limits = "deadline = \"90s\"\nstable = \"1s\""
