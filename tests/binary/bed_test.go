@@ -1,7 +1,5 @@
 //go:build e2e
 
-// Package binary runs a service whose releases are files, and shows that they are judged, put back, refused and proven as
-// images are.
 package binary
 
 import (

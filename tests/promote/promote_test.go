@@ -1,6 +1,5 @@
 //go:build e2e
 
-// Package promote is the main job: a digest reaches production on a real host.
 package promote
 
 import (

@@ -1,0 +1,2 @@
+// Package promote is the main job: a digest reaches production on a real host.
+package promote
