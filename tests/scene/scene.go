@@ -25,7 +25,7 @@ type Web struct {
 // record is what toad keeps of the service.
 const record = "~/.local/state/toad/services/web.json"
 
-// Options are what differs; the zero value is a running v1 with short times.
+// Options are what differs; the zero value is a running v1 with a short window, and a deadline that a busy machine keeps.
 type Options struct {
 	Host    host.Options
 	Tag     string // the image that runs before; v1
@@ -82,7 +82,7 @@ func (w *Web) Up(t *testing.T, o Options) {
 		w.WriteFile(t, name, text, 0o644)
 	}
 	w.Enroll(t, or(o.Ready, `http = "http://127.0.0.1:8080/healthz"`+"\ninterval = \"200ms\"\ntimeout = \"1s\""),
-		or(o.Limits, "deadline = \"20s\"\nstable = \"1s\""))
+		or(o.Limits, "deadline = \"60s\"\nstable = \"1s\""))
 	w.MustUser(t, "systemctl", "--user", "daemon-reload")
 	if !o.Stopped {
 		// On a busy machine the very first start of a container has lost its word to systemd (Result=protocol); like its
