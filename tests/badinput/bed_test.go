@@ -16,7 +16,7 @@ import (
 
 const (
 	ready  = "http = \"http://127.0.0.1:8080/healthz\"\ninterval = \"200ms\"\ntimeout = \"1s\""
-	limits = "deadline = \"10s\"\nstable = \"500ms\"\npull = \"20s\""
+	limits = "deadline = \"60s\"\nstable = \"500ms\"\npull = \"20s\""
 
 	enrollment = "~/.config/toad/enrollment.toml"
 	quadlet    = "~/.config/containers/systemd/web.container"
