@@ -74,6 +74,11 @@ func TestADiskThatIsFull(t *testing.T) {
 		}
 	})
 	t.Run("Podman's storage, in the middle of a trial", func(t *testing.T) { inTheMiddle(t, w, ".local/share/containers") })
+	t.Run("the runtime folder, in the middle of a trial", func(t *testing.T) {
+		if os.Getenv("TOAD_ALL") != "" {
+			inTheMiddle(t, w, "/run/user/1000")
+		}
+	})
 	w.Enroll(t, trialReady, trial)
 	w.MustDeploy(t, 0, "v3")
 	holds(t, w, "promoted")

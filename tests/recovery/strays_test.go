@@ -109,6 +109,26 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 		w.Fault(t, "none", "", 0, "")
 		w.User(t, "toad", "rollback", "more")
 	})
+	t.Run("a stop that takes long", func(t *testing.T) {
+		// As of a pod that takes its time: the job of more lasts until somebody takes the file away.
+		w.MustUser(t, "sh", "-ec", `
+			printf 'ExecStopPost=/bin/sh -c "while test -e %%t/slow; do sleep 0.1; done"\nTimeoutStopSec=10min\n' >slow
+			sed -i '/Restart=always/r slow' .config/containers/systemd/more.container
+			sed -i '/service.more.probation/,$s/deadline = .*/deadline = "10m"/' .config/toad/enrollment.toml
+			touch $XDG_RUNTIME_DIR/slow
+			systemctl --user daemon-reload`)
+		if r := w.User(t, "toad", "deploy", "more", w.Digest(t, "v3"), "--detach"); r.Exit != 0 {
+			t.Fatalf("exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
+		}
+		stopping := func() bool { return w.Show(t, "more.service", "SubState") == "stop-post" }
+		host.Eventually(t, "the stop to begin", time.Minute, stopping)
+		fails(t)
+		if !stopping() {
+			t.Errorf("the stop did not take long; more is %s, its unit %s", phaseOf("more"), w.Show(t, "more.service", "SubState"))
+		}
+		w.MustUser(t, "sh", "-c", "rm $XDG_RUNTIME_DIR/slow")
+		host.Eventually(t, "more to be promoted", 2*time.Minute, func() bool { return phaseOf("more") == "promoted" })
+	})
 	t.Run("a damaged record during a deployment", func(t *testing.T) {
 		w.MustUser(t, "sh", "-c", `sed -i '/service.web.probation/,$s/deadline = .*/deadline = "60s"/; /service.web.probation/,/service.more/s/stable = .*/stable = "5s"/' .config/toad/enrollment.toml`)
 		w.MustDeploy(t, 0, "v3", "--detach")
