@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -83,12 +84,11 @@ func (e enrolled) Enrollment(name string) (probation.Enrollment, error) {
 	return probation.Enrollment{}, fmt.Errorf("%w: %q", ErrUnknownService, name)
 }
 
-func (e enrolled) Names() []string {
-	var names []string
-	for n := range e {
-		names = append(names, n)
+func (e enrolled) All() (all []probation.Enrollment) {
+	for _, n := range slices.Sorted(maps.Keys(e)) {
+		all = append(all, e[n])
 	}
-	return names
+	return all
 }
 
 func (e enrolled) Invalid() error { return nil }

@@ -12,8 +12,9 @@ import (
 
 // Host is looked at for what no record tells.
 type Host interface {
-	// Ready probes what runs of a service.
-	Ready(ctx context.Context, e probation.Enrollment) (ready bool, why string)
+	// Ready probes what runs of services and tells of each as soon as it knows, side by side; of those for which there was no
+	// time it tells nothing.
+	Ready(ctx context.Context, all []probation.Enrollment, tell func(i int, ready bool, why string))
 	// Config tells how a release would run; one that is not on the host is looked up in its registry.
 	Config(ctx context.Context, e probation.Enrollment, r probation.Release) (api.ImageConfig, error)
 	// LastAlerts are the newest alerts about each service.
@@ -23,31 +24,35 @@ type Host interface {
 // lookLimit is how long all probes together may take.
 const lookLimit = 5 * time.Second
 
-// look adds to services how they stand at this moment. They are probed side by side, each at most once per interval of
-// its own, whoever asks.
-func (s *Server) look(c *call, services []api.Service) {
+// sights are how services stand at this moment, and the last alert about each.
+type sights struct {
+	live   map[string]*api.Live
+	alerts map[string]api.Alert
+}
+
+// look looks at services, which are sorted by name. Each is probed at most once per interval of its own, whoever asks.
+func (s *Server) look(c *call, all []probation.Enrollment) sights {
 	if s.Host == nil {
-		return
+		return sights{}
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), lookLimit)
 	defer cancel()
-	alerts := s.Host.LastAlerts()
-	var all sync.WaitGroup
-	for i := range services {
-		all.Go(func() {
-			svc := &services[i]
-			if a, ok := alerts[svc.Service]; ok {
-				a.Reason = c.say(a.Reason)
-				svc.LastAlert = &a
-			}
-			e, err := s.Enrolled.Enrollment(svc.Service)
-			if err != nil || svc.Damaged != "" {
-				return
-			}
-			svc.Live = s.live.look(ctx, e, s.Host, s.now)
-		})
+	n := sights{map[string]*api.Live{}, s.Host.LastAlerts()}
+	for i, live := range s.live.look(ctx, all, s.Host, s.now) {
+		n.live[all[i].Name] = live
 	}
-	all.Wait()
+	return n
+}
+
+// tell adds to a service what was seen of it.
+func (n sights) tell(c *call, svc *api.Service) {
+	if svc.Damaged == "" {
+		svc.Live = n.live[svc.Service]
+	}
+	if a, ok := n.alerts[svc.Service]; ok {
+		a.Reason = c.say(a.Reason)
+		svc.LastAlert = &a
+	}
 }
 
 // lookouts keep what was seen last of each service.
@@ -57,7 +62,7 @@ type lookouts struct {
 }
 
 type lookout struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // held while it is probed: who comes meanwhile waits for what is found
 	last api.Live
 }
 
@@ -73,16 +78,36 @@ func (l *lookouts) of(service string) *lookout {
 	return l.seen[service]
 }
 
-func (l *lookouts) look(ctx context.Context, e probation.Enrollment, host Host, now func() time.Time) *api.Live {
-	one := l.of(e.Name)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	if now().Sub(one.last.At) >= max(e.Ready.Interval, 100*time.Millisecond) {
-		ready, why := host.Ready(ctx, e)
-		one.last = api.Live{Ready: ready, Why: withoutPaths(why), At: now().UTC()}
+// look tells of each service what was seen last; nil where it was never seen.
+func (l *lookouts) look(ctx context.Context, all []probation.Enrollment, host Host, now func() time.Time) []*api.Live {
+	found := make([]*api.Live, len(all))
+	var due []probation.Enrollment
+	var free []func() // of each that is due: notes how it stands, and lets others look at it
+	// They are taken in the order of their names, by everybody, so that no two wait for each other.
+	for i := range all {
+		e := &all[i]
+		one := l.of(e.Name)
+		one.mu.Lock()
+		done := sync.OnceFunc(func() {
+			if live := one.last; !live.At.IsZero() {
+				found[i] = &live
+			}
+			one.mu.Unlock()
+		})
+		if now().Sub(one.last.At) < max(e.Ready.Interval, 100*time.Millisecond) {
+			done()
+			continue
+		}
+		defer done()
+		due, free = append(due, *e), append(free, done)
 	}
-	live := one.last
-	return &live
+	if len(due) > 0 {
+		host.Ready(ctx, due, func(i int, ready bool, why string) {
+			l.of(due[i].Name).last = api.Live{Ready: ready, Why: withoutPaths(why), At: now().UTC()}
+			free[i]()
+		})
+	}
+	return found
 }
 
 // diff is GET /v1/services/:service/diff?to=DIGEST.

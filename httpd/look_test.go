@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,12 +16,20 @@ import (
 	"toad/probation"
 )
 
-// sight is a host that counts how often it is looked at.
-type sight struct{ asked atomic.Int32 }
+// sight is a host that counts how often it is looked at, and how many services.
+type sight struct {
+	looks, asked atomic.Int32
+	silent       string // of this service it tells nothing
+}
 
-func (s *sight) Ready(context.Context, probation.Enrollment) (bool, string) {
-	s.asked.Add(1)
-	return true, "it answers 200"
+func (s *sight) Ready(_ context.Context, all []probation.Enrollment, tell func(i int, ready bool, why string)) {
+	s.looks.Add(1)
+	for i, e := range all {
+		s.asked.Add(1)
+		if e.Name != s.silent {
+			tell(i, true, "it answers 200")
+		}
+	}
 }
 
 func (s *sight) Config(_ context.Context, e probation.Enrollment, r probation.Release) (api.ImageConfig, error) {
@@ -58,6 +68,57 @@ func TestReadinessIsProbedWhenItIsAskedForAndOncePerInterval(t *testing.T) {
 	f.get("/v1/services?live=1")
 	if n := s.asked.Load(); n != 3 {
 		t.Errorf("an interval later, of both services: want 3 probes in all, have %d", n)
+	}
+}
+
+// countedEnrolled counts how often the operator's file is looked at.
+type countedEnrolled struct {
+	enrolled
+	looks atomic.Int32
+}
+
+func (c *countedEnrolled) All() []probation.Enrollment { c.looks.Add(1); return c.enrolled.All() }
+func (c *countedEnrolled) Invalid() error              { c.looks.Add(1); return nil }
+func (c *countedEnrolled) Enrollment(name string) (probation.Enrollment, error) {
+	c.looks.Add(1)
+	return c.enrolled.Enrollment(name)
+}
+
+func TestAListLooksOnceAtWhatAllServicesShare(t *testing.T) {
+	s, e := &sight{}, &countedEnrolled{enrolled: enrolled{}}
+	for i := range 300 {
+		name := fmt.Sprintf("svc-%d", i)
+		e.enrolled[name] = probation.Enrollment{Name: name}
+	}
+	f := start(t, func(server *Server) { server.Host, server.Enrolled = s, e })
+	all, err := f.client().AllLive(t.Context())
+	if err != nil || len(all.Services) != 300 || !slices.IsSortedFunc(all.Services, func(a, b api.Service) int { return strings.Compare(a.Service, b.Service) }) {
+		t.Fatalf("have %d services, %v", len(all.Services), err)
+	}
+	for _, svc := range all.Services {
+		if svc.Live == nil || !svc.Live.Ready || svc.Unenrolled {
+			t.Fatalf("have %+v", svc)
+		}
+	}
+	if have := e.looks.Load(); have != 2 {
+		t.Errorf("want 2 looks at the enrollment, for what it says and for what is wrong with it; have %d", have)
+	}
+	if looks, asked := s.looks.Load(), s.asked.Load(); looks != 1 || asked != 300 {
+		t.Errorf("want 300 services looked at together, have %d in %d looks", asked, looks)
+	}
+}
+
+func TestOfAServiceForWhichThereWasNoTimeNothingIsTold(t *testing.T) {
+	s := &sight{silent: "db"}
+	f := start(t, func(server *Server) { server.Host = s })
+	for want := int32(1); want <= 2; want++ { // and the next one is free to look at it
+		all, err := f.client().AllLive(t.Context())
+		if err != nil || len(all.Services) != 2 || all.Services[0].Live != nil || all.Services[1].Live == nil {
+			t.Fatalf("have %+v, %v", all, err)
+		}
+	}
+	if have := s.asked.Load(); have != 3 {
+		t.Errorf("want db asked twice and web once, have %d", have)
 	}
 }
 

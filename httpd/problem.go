@@ -128,8 +128,12 @@ func writeBody(w http.ResponseWriter, status int, mediaType string, v any) {
 	if err != nil {
 		panic(err) // a type of package api that cannot be encoded
 	}
+	beginBody(w, status, mediaType)
+	_, _ = w.Write(append(data, '\n')) // to a caller that has gone there is nothing to say
+}
+
+func beginBody(w http.ResponseWriter, status int, mediaType string) {
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // to a caller that has gone there is nothing to say
 }

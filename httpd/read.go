@@ -1,7 +1,9 @@
 package httpd
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -62,32 +64,99 @@ func (s *Server) enrollment(name string) (probation.Enrollment, error) {
 	return e, err
 }
 
-// services is GET /v1/services.
+// services is GET /v1/services. All records are read before the answer begins, and it is sent as it is put together: as one
+// text, and as values, a thousand services take several times the room.
 func (s *Server) services(c *call) error {
 	recorded, err := s.Records.Names()
 	if err != nil {
 		return err
 	}
-	names := append(s.Enrolled.Names(), recorded...)
-	slices.Sort(names)
-	out := api.Services{Services: []api.Service{}, EnrollmentInvalid: s.invalidEnrollment()}
-	for _, name := range slices.Compact(names) {
-		if c.may(authstore.Read, name) != nil {
-			continue // not for this token to know of
+	enrolled := enrollments(s.Enrolled.All())
+	var asked []probation.Enrollment
+	names := recorded
+	for _, e := range enrolled {
+		if names = append(names, e.Name); c.may(authstore.Read, e.Name) == nil {
+			asked = append(asked, e)
 		}
-		svc, err := s.read(c, name)
-		if err != nil {
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		return c.may(authstore.Read, name) != nil // not for this token to know of
+	})
+	all := make([]onRecord, len(names))
+	for i, name := range names {
+		if all[i], err = s.read(name); err != nil {
 			return err
 		}
-		if !svc.Unenrolled || svc.Generation > 0 || svc.Damaged != "" {
-			out.Services = append(out.Services, svc)
+	}
+	var now sights
+	if live(c) {
+		now = s.look(c, asked)
+	}
+	out := listing{c: c}
+	for _, k := range all {
+		if svc := c.wire(k, enrolled); !svc.Unenrolled || svc.Generation > 0 || svc.Damaged != "" {
+			now.tell(c, &svc)
+			out.add(svc)
 		}
 	}
-	if live(c) {
-		s.look(c, out.Services)
-	}
-	writeJSON(c, http.StatusOK, out)
+	out.end(s.invalidEnrollment())
 	return nil
+}
+
+// listing writes an api.Services, one service after the other.
+type listing struct {
+	c   *call
+	out *bufio.Writer
+}
+
+func (l *listing) add(svc api.Service) {
+	if l.out == nil {
+		l.begin()
+	} else {
+		l.write(",")
+	}
+	l.encode(svc)
+}
+
+func (l *listing) begin() {
+	beginBody(l.c, http.StatusOK, "application/json")
+	l.out = bufio.NewWriterSize(l.c, 16<<10)
+	l.write(`{"services":[`)
+}
+
+func (l *listing) end(invalid string) {
+	if l.out == nil {
+		l.begin()
+	}
+	l.write("]")
+	if invalid != "" {
+		l.write(`,"enrollment_invalid":`)
+		l.encode(invalid)
+	}
+	l.write("}\n")
+	_ = l.out.Flush()
+}
+
+func (l *listing) encode(v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // a type of package api that cannot be encoded
+	}
+	_, _ = l.out.Write(data) // to a caller that has gone there is nothing to say
+}
+
+func (l *listing) write(text string) { _, _ = l.out.WriteString(text) }
+
+// enrollments are sorted by name.
+type enrollments []probation.Enrollment
+
+func (all enrollments) of(name string) (probation.Enrollment, bool) {
+	i, ok := slices.BinarySearchFunc(all, name, func(e probation.Enrollment, name string) int { return strings.Compare(e.Name, name) })
+	if !ok {
+		return probation.Enrollment{}, false
+	}
+	return all[i], true
 }
 
 // live reports whether the caller wants to know how a service is at this moment, which takes a probe.
@@ -99,41 +168,47 @@ func (s *Server) service(c *call) error {
 	if err := s.known(name); err != nil {
 		return err
 	}
-	svc, err := s.read(c, name)
+	var enrolled enrollments
+	if e, err := s.Enrolled.Enrollment(name); err == nil {
+		enrolled = enrollments{e}
+	}
+	k, err := s.read(name)
 	if err != nil {
 		return err
 	}
+	svc := c.wire(k, enrolled)
 	svc.EnrollmentInvalid = s.invalidEnrollment()
 	if live(c) {
-		one := []api.Service{svc}
-		s.look(c, one)
-		svc = one[0]
+		s.look(c, enrolled).tell(c, &svc)
 	}
 	writeJSON(c, http.StatusOK, svc)
 	return nil
 }
 
-// read tells what is on record of a service. That a record is damaged is told too: others must stay readable.
-func (s *Server) read(c *call, name string) (api.Service, error) {
+// onRecord is what is known of a service: that its record is damaged is told too, since others must stay readable.
+type onRecord struct {
+	probation.Service
+	damaged string
+}
+
+func (s *Server) read(name string) (onRecord, error) {
 	svc, err := s.Records.Service(name)
-	var out api.Service
-	switch {
-	case errors.Is(err, record.ErrDamaged):
-		out = c.wireService(probation.Service{Name: name})
-		out.Damaged = withoutPaths(err.Error())
-	case err != nil:
-		return out, err
-	default:
-		out = c.wireService(svc)
+	if errors.Is(err, record.ErrDamaged) {
+		return onRecord{probation.Service{Name: name}, withoutPaths(err.Error())}, nil
 	}
-	e, err := s.Enrolled.Enrollment(name)
-	switch {
-	case err == nil:
+	return onRecord{Service: svc}, err
+}
+
+// wire tells what is on record of a service, and whether it is enrolled.
+func (c *call) wire(k onRecord, enrolled enrollments) api.Service {
+	out := c.wireService(k.Service)
+	out.Damaged = k.damaged
+	if e, ok := enrolled.of(k.Name); ok {
 		out.Image = e.Image
-	case errors.Is(err, ErrUnknownService):
+	} else {
 		out.Unenrolled = true
 	}
-	return out, nil
+	return out
 }
 
 // operations is GET /v1/services/:service/operations?limit=&before=.

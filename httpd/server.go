@@ -52,7 +52,7 @@ type Records interface {
 // Enrolled is the operator's enrollment as it is in force now.
 type Enrolled interface {
 	Enrollment(name string) (probation.Enrollment, error) // ErrUnknownService
-	Names() []string
+	All() []probation.Enrollment                          // sorted by name; not to be changed
 	// Invalid says why the enrollment as it is now is not in force, a line for each fault; nil if it is.
 	Invalid() error
 }

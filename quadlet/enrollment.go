@@ -35,8 +35,8 @@ type Alerts struct {
 
 // Service returns the enrollment of one service.
 func (f *File) Service(name string) (probation.Enrollment, bool) {
-	i := slices.IndexFunc(f.Services, func(e probation.Enrollment) bool { return e.Name == name })
-	if i < 0 {
+	i, ok := slices.BinarySearchFunc(f.Services, name, func(e probation.Enrollment, name string) int { return strings.Compare(e.Name, name) })
+	if !ok {
 		return probation.Enrollment{}, false
 	}
 	return f.Services[i], true

@@ -71,14 +71,31 @@ func Find(d Dirs, unit string) (Source, error) {
 	if Plain(unit) {
 		return findPlain(d, unit)
 	}
-	folders := walk(d.Roots)
-	src := Source{Unit: unit, folders: folders}
+	return d.Survey().Find(unit)
+}
+
+// Survey is which folders there are at one moment. Who looks for many units makes one for all of them: to list the folders
+// takes as long as there are units.
+type Survey struct {
+	dirs    Dirs
+	folders []folder
+}
+
+// Survey looks for the folders that the generator reads.
+func (d Dirs) Survey() Survey { return Survey{d, walk(d.Roots)} }
+
+// Find is Find in the folders of the survey.
+func (v Survey) Find(unit string) (Source, error) {
+	if Plain(unit) {
+		return findPlain(v.dirs, unit)
+	}
+	src := Source{Unit: unit, folders: v.folders}
 	found, problem := src.readFile()
 	if !found {
 		if problem != nil {
 			return Source{}, *problem
 		}
-		return Source{}, missing(d, folders, unit)
+		return Source{}, missing(v.dirs, v.folders, unit)
 	}
 	if err := src.readDropIns(); err != nil {
 		return Source{}, err
@@ -235,16 +252,25 @@ var numbered = regexp.MustCompile(`^[0-9]+$`)
 
 func (w *walker) visit(path string) {
 	path, err := filepath.EvalSymlinks(path)
-	if err != nil || w.seen[path] || strings.HasSuffix(path, ".d") {
+	if err != nil || strings.HasSuffix(path, ".d") {
+		return
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return
+	}
+	w.enter(path)
+}
+
+// enter takes in a folder whose links are resolved, and those below it. Most of what lies there is neither a folder nor a
+// link, and costs no more than its name.
+func (w *walker) enter(path string) {
+	if w.seen[path] {
 		return
 	}
 	if below, ok := strings.CutPrefix(path, w.users+"/"); ok && w.users != "" {
 		if first, _, _ := strings.Cut(below, "/"); numbered.MatchString(first) {
 			return // a user's own, which has a root for itself
 		}
-	}
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return
 	}
 	w.seen[path] = true
 	w.folders = append(w.folders, folder{path, w.root})
@@ -253,6 +279,11 @@ func (w *walker) visit(path string) {
 		return
 	}
 	for _, e := range entries {
-		w.visit(filepath.Join(path, e.Name()))
+		switch below := filepath.Join(path, e.Name()); {
+		case e.Type()&fs.ModeSymlink != 0:
+			w.visit(below)
+		case e.IsDir() && !strings.HasSuffix(below, ".d"):
+			w.enter(below)
+		}
 	}
 }

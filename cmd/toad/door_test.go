@@ -76,8 +76,11 @@ func (d desk) move(t *testing.T, events ...probation.Event) {
 
 type onlyWeb struct{}
 
-func (onlyWeb) Names() []string { return []string{"web"} }
-func (onlyWeb) Invalid() error  { return nil }
+func (o onlyWeb) All() []probation.Enrollment {
+	e, _ := o.Enrollment("web")
+	return []probation.Enrollment{e}
+}
+func (onlyWeb) Invalid() error { return nil }
 func (onlyWeb) Enrollment(name string) (probation.Enrollment, error) {
 	if name != "web" {
 		return probation.Enrollment{}, httpd.ErrUnknownService

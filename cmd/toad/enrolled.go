@@ -48,17 +48,19 @@ func (e *enrolled) Enrollment(name string) (probation.Enrollment, error) {
 	return probation.Enrollment{}, fmt.Errorf("%w: %.80q is not enrolled", httpd.ErrUnknownService, name)
 }
 
-// Names lists the enrolled services, sorted.
-func (e *enrolled) Names() []string {
-	file := e.current()
-	if file == nil {
-		return nil
+// All are the enrolled services, sorted by name.
+func (e *enrolled) All() []probation.Enrollment {
+	if file := e.current(); file != nil {
+		return file.Services
 	}
-	var names []string
-	for _, s := range file.Services {
+	return nil
+}
+
+// Names lists them.
+func (e *enrolled) Names() (names []string) {
+	for _, s := range e.All() {
 		names = append(names, s.Name)
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -10,34 +10,10 @@ import (
 	"toad/httpd/api"
 	"toad/podmanc"
 	"toad/probation"
-	"toad/probation/watch"
-	"toad/quadlet"
 )
 
 // looks lends the host to the API, for what no record tells.
 type looks struct{ h *host }
-
-// Ready probes what runs of a service now; of two sides the one in force.
-func (l looks) Ready(ctx context.Context, e probation.Enrollment) (bool, string) {
-	units, side := e.Units, ""
-	if e.Door != nil {
-		svc, err := l.h.records.Service(e.Name)
-		if err != nil || svc.Promoted == nil {
-			return false, "neither side is in force"
-		}
-		side = svc.Promoted.Side
-		units = []string{side}
-	}
-	var services []string
-	for _, unit := range units {
-		src, err := quadlet.Find(l.h.rollout.Quadlet, unit)
-		if err != nil {
-			return false, oneLine(err)
-		}
-		services = append(services, src.ServiceUnit)
-	}
-	return watch.Look(ctx, e.Ready.Of(side, l.h.rollout.Runtime), services, l.h.bus, containers{l.h.podman}, runsAs)
-}
 
 // Config tells how a release would run. One that came back from an archive is known by its image id alone.
 func (l looks) Config(ctx context.Context, e probation.Enrollment, r probation.Release) (api.ImageConfig, error) {

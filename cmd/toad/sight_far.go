@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 
 	"toad/httpd/api"
 	"toad/probation"
@@ -122,12 +123,30 @@ type farHost struct {
 	looks
 }
 
-func (f farHost) Ready(ctx context.Context, e probation.Enrollment) (bool, string) {
-	found, err := askHost[probed](ctx, f.farSight, "ready", e, nil)
-	if err != nil {
-		return false, oneLine(err)
+// readyTogether is how many services are asked about at a time: a question has a largest size.
+const readyTogether = 100
+
+func (f farHost) Ready(ctx context.Context, all []probation.Enrollment, tell func(i int, ready bool, why string)) {
+	from := 0
+	for some := range slices.Chunk(all, readyTogether) {
+		question := make([]probation.Enrollment, len(some)) // of what may be long, and tells nothing of how it stands
+		for i, e := range some {
+			question[i] = probation.Enrollment{Name: e.Name, Kind: e.Kind, Units: e.Units, Door: e.Door, Ready: e.Ready}
+		}
+		found, err := askHost[[]probed](ctx, f.farSight, "ready", question, nil)
+		if ctx.Err() != nil {
+			return
+		}
+		for i := range some {
+			switch {
+			case err != nil:
+				tell(from+i, false, oneLine(err))
+			case i < len(found) && found[i].Known:
+				tell(from+i, found[i].OK, found[i].Why)
+			}
+		}
+		from += len(some)
 	}
-	return found.OK, found.Why
 }
 
 func (f farHost) Config(ctx context.Context, e probation.Enrollment, r probation.Release) (api.ImageConfig, error) {

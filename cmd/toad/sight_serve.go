@@ -84,9 +84,10 @@ func (h *host) sightHandler(s sight) http.Handler {
 	answer(mux, "plan", func(ctx context.Context, q asPlan, say func(level, event, message string)) (probation.Plan, error) {
 		return s.Plan(ctx, q.Enrollment, q.Request, say)
 	})
-	answer(mux, "ready", func(ctx context.Context, e probation.Enrollment, _ func(string, string, string)) (probed, error) {
-		ok, why := s.Ready(ctx, e)
-		return probed{true, ok, why}, nil
+	answer(mux, "ready", func(ctx context.Context, all []probation.Enrollment, _ func(string, string, string)) ([]probed, error) {
+		found := make([]probed, len(all))
+		s.Ready(ctx, all, func(i int, ready bool, why string) { found[i] = probed{true, ready, why} })
+		return found, nil
 	})
 	answer(mux, "config", func(ctx context.Context, q asConfig, _ func(string, string, string)) (api.ImageConfig, error) {
 		return s.Config(ctx, q.Enrollment, q.Release)

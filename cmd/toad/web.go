@@ -73,7 +73,10 @@ func (p *pageSource) Overview(ctx context.Context) (webui.Overview, error) {
 	if err != nil {
 		return webui.Overview{}, err
 	}
-	names := append(p.enrolled.Names(), recorded...)
+	names := recorded
+	for _, e := range p.enrolled.All() {
+		names = append(names, e.Name)
+	}
 	slices.Sort(names)
 	o := webui.Overview{Invalid: p.invalid()}
 	for _, name := range slices.Compact(names) {

@@ -106,8 +106,10 @@ func putPoisoned(t *testing.T, records *record.Store, name string, phase probati
 
 type poisonedEnrollment struct{}
 
-func (poisonedEnrollment) Names() []string { return []string{"never"} }
-func (poisonedEnrollment) Invalid() error  { return errors.New(dirty("enrollment.toml:1: nonsense")) }
+func (poisonedEnrollment) All() []probation.Enrollment {
+	return []probation.Enrollment{{Name: "never"}}
+}
+func (poisonedEnrollment) Invalid() error { return errors.New(dirty("enrollment.toml:1: nonsense")) }
 func (poisonedEnrollment) Enrollment(name string) (probation.Enrollment, error) {
 	if name == "svc-7" {
 		return probation.Enrollment{}, httpd.ErrUnknownService

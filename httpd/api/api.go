@@ -26,7 +26,8 @@ type Service struct {
 	LastAlert *Alert `json:"last_alert,omitempty"`
 }
 
-// Live is what the readiness probe of a service said last, a moment ago at most.
+// Live is what the readiness probe of a service said last. It is a moment ago, or, where all services together took too long
+// to probe, an earlier time.
 type Live struct {
 	Ready bool      `json:"ready"`
 	Why   string    `json:"why"`

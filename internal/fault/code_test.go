@@ -42,7 +42,7 @@ var excused = map[string]string{
 }
 
 // reads are the calls of the user manager and of Podman's bindings that change nothing.
-var reads = []string{"ListUnitsByPatterns", ".Get", ".Subscribe", ".Ping",
+var reads = []string{"ListUnitsByPatterns", "GetUnit", ".Get", ".Subscribe", ".Ping",
 	"images.GetImage", "containers.Inspect", "containers.List", "containers.Logs", "secrets.Inspect", "bindings.NewConnection"}
 
 var (

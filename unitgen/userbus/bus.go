@@ -35,6 +35,7 @@ const (
 	managerPath  = dbus.ObjectPath("/org/freedesktop/systemd1")
 	managerIface = "org.freedesktop.systemd1.Manager"
 	unitIface    = "org.freedesktop.systemd1.Unit"
+	serviceIface = "org.freedesktop.systemd1.Service"
 	propsIface   = "org.freedesktop.DBus.Properties"
 )
 

@@ -55,6 +55,46 @@ func (b *Bus) Invocation(ctx context.Context, name string) (string, error) {
 	return invocation(id), nil
 }
 
+// Running reads of a unit which process and which container run as it, and where it comes from; the rest of the State is
+// zero. It costs a tenth of State, which matters to those who look at many units.
+func (b *Bus) Running(ctx context.Context, name string) (unitgen.State, error) {
+	ctx, cancel := bounded(ctx, callTimeout)
+	defer cancel()
+	conn, err := b.connection(ctx)
+	if err != nil {
+		return unitgen.State{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	unit := conn.Object(destination, unitPath(name))
+	all, calls := map[string]dbus.Variant{}, map[string]*dbus.Call{}
+	for property, iface := range running {
+		calls[property] = unit.GoWithContext(ctx, propsIface+".Get", 0, make(chan *dbus.Call, 1), iface, property)
+	}
+	for property, c := range calls {
+		var v dbus.Variant
+		if err := (<-c.Done).Store(&v); err != nil {
+			return unitgen.State{}, fmt.Errorf("read %s: %w", name, translate(err))
+		}
+		all[property] = v
+	}
+	return decode(all), nil
+}
+
+// running are the properties that Running reads, and their interfaces.
+var running = map[string]string{"Id": unitIface, "ActiveState": unitIface, "SubState": unitIface, "SourcePath": unitIface,
+	"FragmentPath": unitIface, "MainPID": serviceIface, "ControlGroup": serviceIface}
+
+// Loaded says whether the manager has a unit of this name in memory. It loads none, which is what costs it most.
+func (b *Bus) Loaded(ctx context.Context, name string) (bool, error) {
+	err := b.manager(ctx, "GetUnit", []any{name}, new(dbus.ObjectPath))
+	if errors.Is(err, ErrNoUnit) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for %s: %w", name, err)
+	}
+	return true, nil
+}
+
 // List reads the loaded units that match one of the globs: name, LoadState, ActiveState, SubState and job only.
 func (b *Bus) List(ctx context.Context, patterns ...string) ([]unitgen.State, error) {
 	if len(patterns) == 0 {

@@ -278,6 +278,24 @@ func TestMissingUnitsAreNotFound(t *testing.T) {
 	}
 }
 
+func TestWhatRunsAsAUnitIsReadWithoutTheRest(t *testing.T) {
+	b := dial(t)
+	name := service(t, b, "no", "exec sleep 60")
+	want := state(t, b, name)
+	have, err := b.Running(t.Context(), name)
+	must(t, err)
+	want = unitgen.State{Name: want.Name, ActiveState: want.ActiveState, SubState: want.SubState, SourcePath: want.SourcePath,
+		FragmentPath: want.FragmentPath, MainPID: want.MainPID, ControlGroup: want.ControlGroup}
+	if !reflect.DeepEqual(want, have) || have.MainPID == 0 || have.ControlGroup == "" {
+		t.Errorf("want %+v\nhave %+v", want, have)
+	}
+	for name, want := range map[string]bool{name: true, "absent-e2e.service": false} {
+		if have, err := b.Loaded(t.Context(), name); err != nil || have != want {
+			t.Errorf("%s: have %v, %v", name, have, err)
+		}
+	}
+}
+
 func TestIrreversibleJobMeansLater(t *testing.T) {
 	b, p := dial(t), script(t, "trap '' TERM; while :; do sleep 1; done")
 	u := unitgen.Act(op(t), 17, 0, p)
