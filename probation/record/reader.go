@@ -2,6 +2,7 @@ package record
 
 import (
 	"os"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
@@ -47,6 +48,7 @@ func (r *Reader) Service(name string) (probation.Service, error) {
 		}
 	}
 	svc, err := r.Store.Service(name)
+	share(reflect.ValueOf(&svc).Elem(), map[string]string{})
 	now, still := r.identify(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,8 +3,11 @@ package record
 import (
 	"errors"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"toad/probation"
 )
@@ -45,6 +48,27 @@ func TestARecordThatIsTheSameFileIsNotDecodedAgain(t *testing.T) {
 	r.now = time.Now
 	if first, again := r.must(t, 1), r.must(t, 1); first.Operation == again.Operation {
 		t.Error("a file that may change within the clock's grain was not read")
+	}
+}
+
+func TestWhatAReaderKeepsHoldsEachTextOnce(t *testing.T) {
+	r := reader(t)
+	digest := "sha256:" + strings.Repeat("1", 64)
+	rel := probation.Release{Digest: digest, Digests: []string{digest}, PromotedAt: time.Now().UTC()}
+	want := probation.Service{Name: "web", Generation: 1, Promoted: &rel, Retained: []probation.Release{rel},
+		Totals: probation.Totals{Ended: map[probation.Phase]int{probation.Promoted: 1}}}
+	if err := r.Put(want); err != nil {
+		t.Fatal(err)
+	}
+	have := r.must(t, 1)
+	if !reflect.DeepEqual(want, have) {
+		t.Errorf("want %+v\nhave %+v", want, have)
+	}
+	first := unsafe.StringData(have.Promoted.Digest)
+	for _, again := range []string{have.Promoted.Digests[0], have.Retained[0].Digest, have.Retained[0].Digests[0]} {
+		if unsafe.StringData(again) != first {
+			t.Error("the same digest takes room of its own")
+		}
 	}
 }
 
