@@ -22,7 +22,8 @@ func Document(all []Result) string {
 	var b strings.Builder
 	var first, last time.Time
 	n, seconds, twice := map[string]int{}, 0.0, 0
-	var builds, machines []string
+	var builds, machines, failed []string
+	by := map[string]int{}
 	for _, r := range all {
 		if r.Result == "" {
 			continue
@@ -33,12 +34,19 @@ func Document(all []Result) string {
 			twice++
 		}
 		builds, machines = with(builds, r.Build), with(machines, r.Machine)
+		by[r.Build]++
+		if r.Result == Failed {
+			failed = append(failed, fmt.Sprintf("Failed, and not run again since: %s: %s (%s, %s).", r.Scenario, r.Cell, r.Build, day(r.At)))
+		}
 		if first.IsZero() || r.At.Before(first) {
 			first = r.At
 		}
 		if r.At.After(last) {
 			last = r.At
 		}
+	}
+	for i, build := range builds {
+		builds[i] = fmt.Sprintf("%s (%d cells)", build, by[build])
 	}
 	fmt.Fprintf(&b, `# Recovery
 
@@ -62,6 +70,9 @@ Repeat it as root: `+"`scripts/matrix`"+` (what docs/recovery.jsonl holds as pas
 against the syntax trees, and this one against the table.
 
 `, n[Passed]+n[Failed]+n[NotMet], n[Passed], n[Failed], n[NotMet], twice, day(first), day(last), seconds/60, strings.Join(machines, "; "), strings.Join(builds, ", "))
+	for _, line := range failed {
+		fmt.Fprint(&b, line+"\n\n")
+	}
 	table(&b, all)
 	instants(&b, all)
 	fmt.Fprint(&b, "\n## What stands for what\n\n")

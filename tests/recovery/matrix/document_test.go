@@ -20,7 +20,8 @@ func TestTheDocumentCountsWhatWasRun(t *testing.T) {
 	for _, want := range []string{
 		"| `file.rename.*-g*[0-9].json` | **1 of 2**+1 · – · – | *not run* | *not run* | *not run* | *not run* | *not run* | *not run* |",
 		"| `bus.Reload.before` | *not run* |",
-		"5 cells run: 3 passed, 1 failed, 1 not met", "| reboot | 1 | 1 |", "| user manager restarted | *not run* | |", "on a machine", "toad v1",
+		"5 cells run: 3 passed, 1 failed, 1 not met", "| reboot | 1 | 1 |", "| user manager restarted | *not run* | |", "on a machine", "toad v1 (1 cells)",
+		"Failed, and not run again since: a good release: kill at file.rename.web-g{-1}.json 2 (",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("want %q in\n%s", want, text)

@@ -89,10 +89,10 @@ var scenarios = []scenario{
 }
 
 // twoSides are the points at which the course of two sides is one of its own: the door, the record, what stops and fences the
-// side that is not in force, and the timer of its drain. Several acts pass them with nothing left to do; two are tried.
+// side that is not in force, what forgets its failure, and the timer of its drain. Several acts pass them with nothing left to do; two are tried.
 func twoSides(from string) part {
 	return part{from: from, times: 2, points: []string{
-		"file.*.web.sock", "file.*.zz-toad.conf", "record.*", "bus.StopUnit.*", "bus.StartUnit.*", "bus.Reload.*", "bus.StartTransientUnit.*",
+		"file.*.web.sock", "file.*.zz-toad.conf", "record.*", "bus.StopUnit.*", "bus.StartUnit.*", "bus.Reload.*", "bus.StartTransientUnit.*", "bus.ResetFailedUnit.*",
 	}}
 }
 
