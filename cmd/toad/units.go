@@ -134,8 +134,11 @@ func (h *host) followEnrollment(ctx context.Context) error {
 		return err
 	}
 	for _, f := range files {
-		if filepath.Base(f.Name) != fencePath || sameText(f) {
+		if filepath.Base(f.Name) != fencePath {
 			continue
+		}
+		if sameText(f) {
+			return h.watchAgain(ctx)
 		}
 		if _, err := os.Stat(f.Name); err != nil {
 			return nil // toad was uninstalled
@@ -151,6 +154,19 @@ func (h *host) followEnrollment(ctx context.Context) error {
 		}
 		h.log.Info("the fence watches the units that are enrolled now")
 	}
+	return nil
+}
+
+// watchAgain starts the watch where it has failed, as it does where the user has no inotify instance left.
+func (h *host) watchAgain(ctx context.Context) error {
+	s, err := h.bus.State(ctx, fencePath)
+	if err != nil || s.ActiveState != "failed" {
+		return err
+	}
+	if err := h.bus.Restart(ctx, fencePath); err != nil {
+		return err
+	}
+	h.log.Warn("the watch over the pins had failed, and was started again; is fs.inotify.max_user_instances enough for all containers of this user?")
 	return nil
 }
 

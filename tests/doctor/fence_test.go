@@ -72,6 +72,7 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	host.Eventually(t, "the fence to watch the new unit", 10*time.Second, func() bool {
 		return strings.Contains(w.Show(t, "toad-fence.path", "Paths"), "more.container.d")
 	})
+	failedWatch(t, w)
 
 	// toad can be taken away; what it pinned stays, and runs.
 	out := w.MustUser(t, "toad", "setup", "--uninstall")
@@ -86,4 +87,20 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	w.MustUser(t, "toad", "unpin", "web")
 	w.MustUser(t, "systemctl", "--user", "restart", "web.service")
 	w.Serves(t, "v1")
+}
+
+// failedWatch has the watch fail, as it does without an inotify instance, and looks whether the next tick starts it again.
+func failedWatch(t *testing.T, w *scene.Web) {
+	t.Helper()
+	const limit = "~/.config/systemd/user/toad-fence.service.d/limit.conf"
+	w.WriteFile(t, limit, "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n", 0o644)
+	w.MustUser(t, "systemctl", "--user", "daemon-reload")
+	host.Eventually(t, "the watch to fail", 30*time.Second, func() bool {
+		w.MustUser(t, "touch", pin)
+		return w.Show(t, "toad-fence.path", "ActiveState") == "failed"
+	})
+	w.MustUser(t, "sh", "-c", "rm -r .config/systemd/user/toad-fence.service.d; systemctl --user daemon-reload; systemctl --user start toad-tick.service")
+	if have := w.Show(t, "toad-fence.path", "ActiveState"); have != "active" {
+		t.Errorf("after a tick the watch is %s", have)
+	}
 }
