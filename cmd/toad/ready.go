@@ -14,8 +14,8 @@ import (
 // after the other anyway.
 const mostProbes = 32
 
-// Ready probes what runs of services now; of two sides the one in force. What all of them need is found out once: which
-// folders hold Quadlets, and which units are up.
+// Ready probes what runs of services now; of two sides the one in force. Which folders
+// hold Quadlets is found out once for all of them.
 func (l looks) Ready(ctx context.Context, all []probation.Enrollment, tell func(i int, ready bool, why string)) {
 	survey := l.h.rollout.Quadlet.Survey()
 	services, sides := make([][]string, len(all)), make([]string, len(all))
@@ -25,25 +25,14 @@ func (l looks) Ready(ctx context.Context, all []probation.Enrollment, tell func(
 			tell(i, false, why)
 		}
 	}
-	var units watch.States = l.h.bus
-	var err error
-	if len(all) > 1 {
-		units, err = glimpseAll(ctx, l.h.bus)
-	}
-	if ctx.Err() != nil {
-		return
-	}
 	eachOf(ctx, len(all), mostProbes, func(i int) {
-		switch {
-		case len(services[i]) == 0: // told
-		case err != nil:
-			tell(i, false, err.Error())
-		default:
-			ready := all[i].Ready.Of(sides[i], l.h.rollout.Runtime)
-			ok, why := watch.Look(ctx, ready, services[i], units, containers{l.h.podman}, runsAs)
-			if ok || ctx.Err() == nil { // else it had no time to answer
-				tell(i, ok, why)
-			}
+		if len(services[i]) == 0 {
+			return // told
+		}
+		ready := all[i].Ready.Of(sides[i], l.h.rollout.Runtime)
+		ok, why := watch.Look(ctx, ready, services[i], shortly{l.h.bus}, containers{l.h.podman}, runsAs)
+		if ok || ctx.Err() == nil { // else it had no time to answer
+			tell(i, ok, why)
 		}
 	})
 }
@@ -69,45 +58,22 @@ func (l looks) unitsOf(e probation.Enrollment, survey quadlet.Survey) (services 
 	return services, side, ""
 }
 
-// manyUnits is what the user manager tells of units.
-type manyUnits interface {
-	pageUnits
+// shortUnits is what the user manager tells of a unit for the least it can.
+type shortUnits interface {
 	Running(ctx context.Context, name string) (unitgen.State, error)
 	Loaded(ctx context.Context, name string) (bool, error)
 }
 
-// glimpsed are all services of the user manager, listed in one call.
-type glimpsed struct {
-	manyUnits
-	seen map[string]glimpse
-}
+// shortly reads no more of units than a look takes.
+type shortly struct{ shortUnits }
 
-type glimpse struct{ active, sub string }
-
-func glimpseAll(ctx context.Context, bus manyUnits) (glimpsed, error) {
-	list, err := bus.List(ctx, "*.service")
-	g := glimpsed{bus, make(map[string]glimpse, len(list))}
-	for _, st := range list {
-		g.seen[st.Name] = glimpse{st.ActiveState, st.SubState}
+// State asks only whether a unit is loaded where it is not, and then it does not run: to load a unit, only to drop it
+// again, is what costs the user manager most.
+func (b shortly) State(ctx context.Context, name string) (unitgen.State, error) {
+	if loaded, err := b.Loaded(ctx, name); err != nil || !loaded {
+		return unitgen.State{Name: name, ActiveState: "inactive", SubState: "dead"}, err
 	}
-	return g, err
-}
-
-// State asks for more than the list told only where a unit is up. One that is not listed is not in use, unless it has
-// another name.
-func (g glimpsed) State(ctx context.Context, name string) (unitgen.State, error) {
-	was, listed := g.seen[name]
-	st := unitgen.State{Name: name, ActiveState: was.active, SubState: was.sub}
-	switch {
-	case !listed:
-		if loaded, err := g.Loaded(ctx, name); err != nil || loaded {
-			return g.manyUnits.State(ctx, name)
-		}
-		st.ActiveState, st.SubState = "inactive", "dead"
-	case st.Up():
-		return g.Running(ctx, name)
-	}
-	return st, nil
+	return b.Running(ctx, name)
 }
 
 // eachOf does something for each number below n, at most so many at a time, until the context ends.

@@ -180,6 +180,14 @@ func (r *Rollout) putRight(ctx context.Context, op probation.Operation, want map
 		return err
 	}
 	defer unlock()
+	if err := r.layAgain(op, want, wrong); err != nil {
+		return err
+	}
+	return r.Manager.Reload(ctx)
+}
+
+// layAgain writes the wanted pins of these units, and tells; the manager has to read them.
+func (r *Rollout) layAgain(op probation.Operation, want map[string]string, wrong []string) error {
 	for _, unit := range wrong {
 		_, had, err := r.Quadlet.Pins().Read(unit)
 		if err != nil {
@@ -197,7 +205,7 @@ func (r *Rollout) putRight(ctx context.Context, op probation.Operation, want map
 		}
 		r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s %s", unit, what), nil)
 	}
-	return r.Manager.Reload(ctx)
+	return nil
 }
 
 // tellBinding tells what wins over a pin, once, and when it does not any more. Nothing is done about it: what runs is

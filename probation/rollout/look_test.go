@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -102,6 +103,42 @@ func TestABootStartsTheReleaseInForceWhateverItsPinSays(t *testing.T) {
 			l.t.Errorf("%.1s runs, %d lines, pin\n%s", l.run.ImageID, l.logLines(), l.pinText())
 		}
 		l.sound("after the boot")
+	})
+}
+
+// However many pins others took away, a boot waits for one reload.
+func TestABootReloadsOnce(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.until(l.accept(v2))
+		text, err := json.Marshal(l.service())
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for _, name := range []string{"one", "two", "three"} {
+			var svc probation.Service
+			if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "web", name)), &svc); err != nil {
+				l.t.Fatal(err)
+			}
+			if err := l.records.Put(svc); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		before := len(l.asked)
+		l.boot(0)
+		reloads := 0
+		for _, call := range l.asked[before:] {
+			if call == "reload" {
+				reloads++
+			}
+		}
+		if reloads != 1 {
+			l.t.Errorf("%d reloads: %q", reloads, l.asked[before:])
+		}
+		for _, name := range []string{"one", "two", "three"} {
+			if _, found, err := l.dirs.Pins().Read(name + ".container"); err != nil || !found {
+				l.t.Errorf("%s has no pin: %v", name, err)
+			}
+		}
 	})
 }
 

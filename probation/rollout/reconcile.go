@@ -65,7 +65,9 @@ func (r *Rollout) Reconcile(ctx context.Context) error {
 	var wrote bool
 	visitErr := r.each(func(svc probation.Service) error {
 		if svc.Active() == nil {
-			return r.settleDecided(ctx, svc)
+			changed, err := r.settleDecided(ctx, svc)
+			wrote = wrote || changed
+			return err
 		}
 		unlock, err := r.lockSoon(ctx, svc.Name)
 		if err != nil {
@@ -140,24 +142,27 @@ func (r *Rollout) settlePins(ctx context.Context, name string) (svc probation.Se
 
 // settleDecided makes the pins and the door of a service with nothing under way those of the release in force, before its
 // units start: what others changed while the user manager was down would run else, and of a group only in part.
-func (r *Rollout) settleDecided(ctx context.Context, svc probation.Service) error {
+func (r *Rollout) settleDecided(ctx context.Context, svc probation.Service) (changed bool, err error) {
 	_, wrong, err := r.changedPins(svc)
 	if err != nil || len(wrong) == 0 && r.CheckDoor(svc) == nil {
-		return err
+		return false, err
 	}
 	unlock, err := r.lockSoon(ctx, svc.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unlock()
 	if svc, err = r.Records.Service(svc.Name); err != nil || svc.Active() != nil {
-		return err
+		return false, err
 	}
 	if err := r.keepDoor(ctx, svc); err != nil {
-		return err
+		return false, err
 	}
-	_, err = r.keepPins(ctx, svc)
-	return err
+	want, wrong, err := r.changedPins(svc)
+	if err != nil || len(wrong) == 0 {
+		return false, err
+	}
+	return true, r.layAgain(*svc.Operation, want, wrong)
 }
 
 func (r *Rollout) settlePin(op probation.Operation, b probation.UnitBefore, changed bool) (bool, error) {

@@ -52,21 +52,28 @@ func reconcile(b *bench, l *lab) table.Section {
 func (l *lab) records(b *bench, n, probation int) string {
 	state := fmt.Sprintf("%s/.cache/bench/%d-%d", host.Home, n, probation)
 	text := l.ReadFile(b, "~/.local/state/toad/services/web.json")
-	l.MustUser(b, "rm", "-rf", state)
-	l.MustUser(b, "mkdir", "-p", "-m", "700", state, state+"/services", state+"/operations", state+"/libexec")
-	l.MustUser(b, "ln", "-sf", host.Home+"/.local/state/toad/libexec/toad", state+"/libexec/toad")
-	for i := range n {
+	// Each has its pin, as in promoted services; those on probation are put right by the first reconcile.
+	l.MustUser(b, "sh", "-ec", `
+		umask 077
+		rm -rf "$1"
+		mkdir -p "$1/services" "$1/operations" "$1/libexec"
+		ln -s ~/.local/state/toad/libexec/toad "$1/libexec/toad"
+		cd ~/.config/containers/systemd
+		for i in $(seq 0 "$2"); do
+			n=$(printf svc-%04d "$i")
+			sed "s/web/$n/g" ~/.local/state/toad/services/web.json >"$1/services/$n.json"
+			[ -d "$n.container.d" ] || mkdir "$n.container.d"
+			sed "s/web/$n/g" web.container.d/zz-toad.conf >"$n.container.d/zz-toad.conf"
+		done`, "sh", state, fmt.Sprint(n-1))
+	for i := range probation {
 		name := fmt.Sprintf("svc-%04d", i)
-		l.WriteFile(b, filepath.Join(state, "services", name+".json"), l.recordOf(b, strings.ReplaceAll(text, "web", name), i < probation), 0o600)
+		l.WriteFile(b, filepath.Join(state, "services", name+".json"), l.recordOf(b, strings.ReplaceAll(text, "web", name)), 0o600)
 	}
 	return state
 }
 
 // recordOf is a record as it is found after a boot.
-func (l *lab) recordOf(b *bench, text string, onProbation bool) string {
-	if !onProbation {
-		return text
-	}
+func (l *lab) recordOf(b *bench, text string) string {
 	var r map[string]any
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		b.Fatal(err)
