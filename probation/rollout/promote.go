@@ -92,6 +92,14 @@ func (r *Rollout) startDependents(ctx context.Context, op probation.Operation) {
 	}
 }
 
+// leftIdle reports whether a unit that was not up is down again after its candidate ran: a side, or a service that was stopped.
+func leftIdle(op probation.Operation, b probation.UnitBefore) bool {
+	if op.Sided() {
+		return op.Moves(b) && op.Phase != probation.Promoted
+	}
+	return b.Down && (op.Phase == probation.RolledBack || op.Phase == probation.Withdrawn)
+}
+
 // release lets go of everything that owned a decided operation. The admission goes last but one: a restart of a unit
 // whose manager still has the fenced text loaded would be refused without it.
 func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
@@ -120,7 +128,7 @@ func (r *Rollout) release(ctx context.Context, svc probation.Service) error {
 		if err := r.Quadlet.Pins().DropPrevious(b.Unit); err != nil {
 			return err
 		}
-		if op.Sided() && op.Moves(b) && op.Phase != probation.Promoted {
+		if leftIdle(op, b) {
 			// It is idle, and no failed unit.
 			if err := ignoreNoUnit(r.Jobs.ResetFailed(ctx, b.Service)); err != nil {
 				return fmt.Errorf("forget that %s failed: %w", b.Service, err)

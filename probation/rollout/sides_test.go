@@ -162,6 +162,27 @@ func TestACandidateThatFailedIsForgottenOnItsSide(t *testing.T) {
 	})
 }
 
+// What did not run before is down again after its first release was bad, and no failed unit.
+func TestAFirstReleaseThatFailedLeavesNoFailedUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := labOf(t, enrollment)
+		l.unwell[v2.ID] = true
+		id := l.accept(v2)
+		l.until(id, probation.Restoring)
+		l.noReset = errors.New("no answer") // of what is asked once it is decided
+		for range 10 {
+			if err := l.toad().Act(t.Context(), id); err != nil {
+				l.noReset = nil // systemd starts it again
+			} else if !l.check() {
+				break
+			}
+		}
+		if op := l.operation(); op.Phase != probation.Withdrawn || !op.Released || l.noReset != nil {
+			t.Errorf("%s, let go %v, its failure forgotten %v", op.Phase, op.Released, l.noReset == nil)
+		}
+	})
+}
+
 func TestSidesTakeTurns(t *testing.T) {
 	inSided(t, func(l *lab) {
 		l.unwell[v3.ID] = true
