@@ -140,6 +140,10 @@ func (r *Rollout) lookAtActive(ctx context.Context, op probation.Operation) erro
 		}
 		return r.Begin(ctx, op)
 	}
+	// A restore that is due and cannot be saved, on a full disk, has changed them already.
+	if _, due := r.find(op); due {
+		return r.Again(ctx, op)
+	}
 	if len(wrong) > 0 {
 		for _, unit := range wrong {
 			r.note(op, "warn", bindingEvent, fmt.Sprintf("the pin of %s was changed by others during the deployment; it is put right", unit), nil)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"toad/probation"
 )
@@ -103,6 +104,28 @@ func TestABootStartsTheReleaseInForceWhateverItsPinSays(t *testing.T) {
 			l.t.Errorf("%.1s runs, %d lines, pin\n%s", l.run.ImageID, l.logLines(), l.pinText())
 		}
 		l.sound("after the boot")
+	})
+}
+
+// Where the disk is full the record still says probation when the previous release's pins are laid; a look leaves them.
+func TestALookLeavesADueRestoreAlone(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.until(l.accept(v2))
+		back := l.pinText()
+		id := l.accept(v3)
+		l.until(id, probation.Probation)
+		time.Sleep(time.Hour) // far past the deadline
+		if err := l.dirs.Pins().Restore(unit, back); err != nil {
+			l.t.Fatal(err)
+		}
+		if err := l.toad().Look(l.t.Context()); err != nil {
+			l.t.Fatal(err)
+		}
+		if have := l.pinText(); have != back {
+			l.t.Errorf("the candidate's pin was laid again:\n%s", have)
+		}
+		l.until(id)
+		l.ended(probation.RolledBack, probation.CodeDeadline, v2)
 	})
 }
 

@@ -25,7 +25,7 @@ func TestEnrollment(t *testing.T) {
 	good := b.ReadFile(t, enrollment)
 	for _, c := range []struct{ name, text, line, what, fix string }{
 		{"an unknown key", strings.Replace(good, "deadline", "dead_line", 1), "enrollment.toml:11", "is not a known key", "known here: deadline"},
-		{"a duration that is none", strings.Replace(good, `"10s"`, `"soon"`, 1), "enrollment.toml:11", "is not a duration", `"10s"`},
+		{"a duration that is none", strings.Replace(good, `"60s"`, `"soon"`, 1), "enrollment.toml:11", "is not a duration", `"10s"`},
 		{"a window that no release could pass", strings.Replace(good, `"500ms"`, `"59s"`, 1), "enrollment.toml:11", "no release could pass", "make it several times as long"},
 		{"two services with one unit", good + strings.ReplaceAll(good, "service.web", "service.web2"), "enrollment.toml:15", "claimed by service web already", "let one service name it"},
 		{"a password in an address", strings.Replace(good, "http://127", "http://somebody:S3NT1NEL@127", 1), "enrollment.toml:6", "holds a user name or password", "take it out"},

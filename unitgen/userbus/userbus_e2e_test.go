@@ -93,8 +93,8 @@ func TestActStartsHoweverTheCheckEnds(t *testing.T) {
 		"stable":  {check: "exit 0"},
 		"failed":  {check: "exit 1"},
 		"killed":  {check: "kill -9 $$"},
-		"timeout": {check: "sleep 60", timeout: 500 * time.Millisecond},
-		"deaf":    {check: "trap '' TERM; while :; do sleep 1; done", timeout: 500 * time.Millisecond},
+		"timeout": {check: "sleep 60", timeout: 4 * time.Second},
+		"deaf":    {check: "trap '' TERM; while :; do sleep 1; done", timeout: 4 * time.Second},
 		"missing": {check: "-"},
 		"stopped": {check: "sleep 60", end: func(t *testing.T, b *userbus.Bus, check string) {
 			must(t, b.Stop(t.Context(), check))
