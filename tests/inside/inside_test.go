@@ -31,8 +31,9 @@ func TestThePackagesThatSpeakToTheHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.WriteFile(t, "~/"+name, string(data), 0o755)
-			if r := h.User(t, "./"+name, "-test.v", "-test.run", c.run, "-test.timeout", "110s"); r.Exit != 0 {
-				t.Errorf("exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
+			out, err := h.UserCommand(t.Context(), t, "./"+name, "-test.v", "-test.run", c.run, "-test.timeout", "8m").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
