@@ -163,10 +163,11 @@ func (h *host) watchAgain(ctx context.Context) error {
 	if err != nil || s.ActiveState != "failed" {
 		return err
 	}
+	const mend = "if it keeps failing with \"Too many open files\": raise fs.inotify.max_user_instances, which all containers of this user share"
 	if err := h.bus.Restart(ctx, fencePath); err != nil {
-		return err
+		return fmt.Errorf("start the watch over the pins again, which has failed: %w; %s", err, mend)
 	}
-	h.log.Warn("the watch over the pins had failed, and was started again; is fs.inotify.max_user_instances enough for all containers of this user?")
+	h.log.Warn("the watch over the pins had failed, and is started again; " + mend)
 	return nil
 }
 
