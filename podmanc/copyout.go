@@ -19,10 +19,17 @@ import (
 // ErrTooLarge is a file of an image that is larger than the caller takes.
 var ErrTooLarge = errors.New("file is too large")
 
+func tooLarge(name string, size, limit int64) error {
+	return fmt.Errorf("%q has %d MiB, at most %d are read: %w", name, size>>20, limit>>20, ErrTooLarge)
+}
+
+// maxLinks is how many links are followed to one file of an image.
+const maxLinks = 16
+
 // copyLabel marks the containers that CopyOut makes; they are never started.
 const copyLabel = "io.toad.copy"
 
-// CopyOut writes a file of an image to w: the first of paths, absolute ones, that is a regular file or a link that ends
+// CopyOut writes a file of an image to w, as Image.Open does that needs no container: the first of paths, absolute ones, that is a regular file or a link that ends
 // at one. Nothing of the image is run: the file is taken out of a container that is made, never started and removed
 // again. name tells the container from those of other callers; one that a killed caller left is replaced. found is empty
 // when the image has none of them. A file of more than limit bytes is ErrTooLarge.
@@ -87,7 +94,7 @@ func (c *Client) removeContainer(ctx context.Context, name string) error {
 
 // copyFile follows links itself: Podman answers for a link with the link.
 func (c *Client) copyFile(ctx context.Context, container, name string, limit int64, w io.Writer) (string, error) {
-	for range 16 {
+	for range maxLinks + 1 {
 		target, err := c.copyOne(ctx, container, name, limit, w)
 		if err != nil || target == "" {
 			return "", err
@@ -126,7 +133,7 @@ func (c *Client) copyOne(ctx context.Context, container, name string, limit int6
 	case head.Typeflag != tar.TypeReg:
 		return "", nil
 	case head.Size > limit:
-		return "", fmt.Errorf("%q has %d MiB, at most %d are read: %w", name, head.Size>>20, limit>>20, ErrTooLarge)
+		return "", tooLarge(name, head.Size, limit)
 	}
 	if _, err := io.Copy(w, tr); err != nil {
 		return "", fmt.Errorf("copy %q: %w", name, err)

@@ -36,6 +36,8 @@ type Image struct {
 	EnvNames     []string // names only, sorted: values may be secrets
 	ExposedPorts []string // "8080/tcp", sorted
 	Healthcheck  bool     // the image brings a health check of its own
+
+	layers layerDirs
 }
 
 var hexID = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -70,6 +72,7 @@ func imageOf(r *inspect.ImageData) Image {
 		Size:         r.Size,
 		Labels:       r.Labels,
 		User:         r.User,
+		layers:       layersOf(r.GraphDriver),
 		Healthcheck:  r.HealthCheck != nil && len(r.HealthCheck.Test) > 0 && r.HealthCheck.Test[0] != "NONE",
 	}
 	if r.Created != nil {

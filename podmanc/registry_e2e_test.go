@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -116,6 +117,7 @@ type recipe struct {
 	extra   [][]byte // content of further layers
 	health  bool
 	links   map[string]string // further links in the image, by name
+	above   []v1.Layer        // laid above all else
 }
 
 // pushed is what the registry holds of a recipe.
@@ -211,8 +213,9 @@ func build(t *testing.T, r recipe) v1.Image {
 		layers = append(layers, layerOf(t, "extra", e))
 	}
 	for from, to := range r.links {
-		layers = append(layers, linkLayer(t, from, to))
+		layers = append(layers, tarLayer(t, tar.Header{Typeflag: tar.TypeSymlink, Name: from, Linkname: to}))
 	}
+	layers = append(layers, r.above...)
 	for _, l := range layers {
 		if img, err = mutate.Append(img, mutate.Addendum{Layer: l, MediaType: layerType}); err != nil {
 			t.Fatal(err)
@@ -244,12 +247,25 @@ func layerOf(t *testing.T, file string, content []byte) v1.Layer {
 	return l
 }
 
-func linkLayer(t *testing.T, from, to string) v1.Layer {
+// tarLayer is a layer of entries; a file contains its own name, unless it hides another.
+func tarLayer(t *testing.T, entries ...tar.Header) v1.Layer {
 	t.Helper()
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: from, Linkname: to, Mode: 0o777}); err != nil {
-		t.Fatal(err)
+	for _, h := range entries {
+		if h.Mode == 0 {
+			h.Mode = 0o755
+		}
+		full := h.Typeflag == tar.TypeReg && !strings.HasPrefix(path.Base(h.Name), ".wh.")
+		if full {
+			h.Size = int64(len(h.Name))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if full {
+			_, _ = io.WriteString(w, h.Name)
+		}
 	}
 	_ = w.Close()
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })

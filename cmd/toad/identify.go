@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"toad/internal/atomicfile"
 	"toad/podmanc"
@@ -33,23 +34,37 @@ func (h *host) identify(ctx context.Context, op probation.Operation, imageID str
 	if len(paths) == 0 {
 		return proof.FromLabels(img.Labels), nil
 	}
-	f, err := atomicfile.Scratch(h.records.Dir())
-	if err != nil {
-		return "", fmt.Errorf("make room to read the program of an image: %w", err)
-	}
-	defer f.Close()
-	found, err := h.podman.CopyOut(ctx, imageID, op.ID, paths, maxProgram, f)
+	f, err := h.program(ctx, op, img, paths)
+	defer f.Close() // none is fine
 	switch {
-	case errors.Is(err, podmanc.ErrNoPodman), ctx.Err() != nil:
+	case errors.Is(err, podmanc.ErrNoPodman), errors.Is(err, syscall.ENOSPC), ctx.Err() != nil:
 		return "", err
 	case err != nil:
 		h.log.Warn("the program of an image cannot be read", "operation", op.ID, "err", err)
-	case found != "":
+	case f != nil:
 		if identity := proof.FromBinary(f); identity != "" {
 			return identity, nil
 		}
 	}
 	return proof.FromLabels(img.Labels), nil
+}
+
+// program opens the first of paths that is a file of the image; nil if there is none. It is read where Podman keeps it, or
+// else through a container, which costs a second of CPU time.
+func (h *host) program(ctx context.Context, op probation.Operation, img podmanc.Image, paths []string) (*os.File, error) {
+	f, err := img.Open(paths, maxProgram)
+	if !errors.Is(err, podmanc.ErrNoLayers) {
+		return f, err
+	}
+	f, err = atomicfile.Scratch(h.records.Dir())
+	if err != nil {
+		return nil, fmt.Errorf("make room to read the program of an image: %w", err)
+	}
+	found, err := h.podman.CopyOut(ctx, img.ID, op.ID, paths, maxProgram, f)
+	if err != nil || found == "" {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // programOf tells what a staged file is; one that is not there is without an identity.

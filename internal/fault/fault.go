@@ -17,6 +17,9 @@ const byBinary = "tests/binary: TestEveryPointOfABinaryServiceEndsOnOneOfTwoRele
 // byAgent is the suite that kills a tick of the agent.
 const byAgent = "tests/agent: TestATickThatIsKilledIsCarriedOn"
 
+// byCopy: only where layers cannot be read, and what a killed caller leaves is replaced.
+const byCopy = "podmanc: TestE2ECopyOut"
+
 // steps says why the steps of a write are not tried one by one by the matrix.
 const steps = "before the file changes: its rename; each step is killed in internal/atomicfile"
 
@@ -63,8 +66,8 @@ var Points = []Row{
 	{"podman.pull.after", "it is here", ""},
 	{"podman.retain.before", "a release is about to be kept", ""},
 	{"podman.retain.after", "it is kept", ""},
-	{"podman.copy.before", "a container that never runs is about to be made, to read an image's files", ""},
-	{"podman.copy.after", "it is gone again", ""},
+	{"podman.copy.before", "a container that never runs is about to be made, to read an image's files", byCopy},
+	{"podman.copy.after", "it is gone again", byCopy},
 	{"podman.load.before", "a release is about to come back from its archive", ""},
 	{"podman.load.after", "it is back", ""},
 	{"podman.secret.before", "a secret is about to be put into Podman's store", byAgent},
