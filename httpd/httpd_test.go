@@ -133,7 +133,7 @@ func assemble(t testing.TB) *fixture {
 	}
 	limits := probation.Limits{Deadline: time.Minute, Stable: time.Second, Pull: time.Minute, Keep: 2}
 	f.server = New(Options{
-		Deployments: &rollout.Rollout{Records: store, Units: f.units, Now: clock, Log: logger,
+		Deployments: &rollout.Rollout{Records: store, Units: f.units, Wake: func() {}, Now: clock, Log: logger,
 			Program: unitgen.Program{Exe: "/toad", State: store.Dir()}},
 		Records: store, Log: logger, StateDir: store.Dir(), Registry: published{}, Proofs: proven{}, Tokens: f.tokens,
 		Enrolled: enrolled{

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"toad/alert"
 	"toad/httpd"
@@ -80,10 +81,18 @@ func wireUp(g *globals) (*host, error) {
 		Program: unitgen.Program{Exe: filepath.Join(state, "libexec", "toad"), State: state, Enrollment: enrollment,
 			Listen: installed.texts(), Hosts: installed.hosts, Container: installedContainer(state), Agent: exists(agentFolder().ConfigFile())},
 		Runtime: runtimeDir, Connections: connections,
-		Now: now, Free: freeBytes, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
+		Wake: h.wake, Now: now, Free: freeBytes, Log: h.log, Alert: h.tellEnd, Lines: h.lastLines,
 		Identify: h.identify, Unproven: h.unproven, Promoted: h.promoted, Ready: h.ready, Uptime: uptime,
 	}
 	return h, nil
+}
+
+func (h *host) wake() {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_, _ = h.podman.Ping(ctx) // the act is told what is wrong, if it still is
+	}()
 }
 
 func (h *host) close() { _ = h.bus.Close() }

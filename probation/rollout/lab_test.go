@@ -148,7 +148,7 @@ func inMemory(t *testing.T) string {
 
 // toad is a process of its own: it knows nothing but the host and the disk.
 func (l *lab) toad() *rollout.Rollout {
-	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Quadlet: l.dirs,
+	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Wake: func() {}, Quadlet: l.dirs,
 		Program: unitgen.Program{Exe: "/toad"}, Runtime: "/run", Now: l.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Free:        func(string) (uint64, error) { return 1 << 40, nil },
 		Runs:        func(s unitgen.State) string { return strings.TrimPrefix(s.ControlGroup, "/") },

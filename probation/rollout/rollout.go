@@ -102,6 +102,8 @@ type Rollout struct {
 	Quadlet quadlet.Dirs
 	Program unitgen.Program
 	Now     func() probation.Instant
+	// Wake lets Podman's service start while an act does, which is the first to ask it. It does not wait.
+	Wake func()
 	// Free says how many bytes are free where a path lies.
 	Free func(path string) (uint64, error)
 	// Identify reads what an image's program is, e.g. "go:example.org/shop/cmd/web"; empty when that cannot be told. The
@@ -174,6 +176,9 @@ func (r *Rollout) Accept(ctx context.Context, e probation.Enrollment, req probat
 		}
 	}
 	op = *next.Operation
+	if !op.Enrollment.Binary() {
+		r.Wake()
+	}
 	for op.Timers = 1; ; op.Timers++ {
 		err := r.arm(ctx, op)
 		if err == nil {
