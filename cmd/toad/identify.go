@@ -35,7 +35,7 @@ func (h *host) identify(ctx context.Context, op probation.Operation, imageID str
 		return proof.FromLabels(img.Labels), nil
 	}
 	f, err := h.program(ctx, op, img, paths)
-	defer f.Close() // none is fine
+	defer func() { _ = f.Close() }() // there may be none
 	switch {
 	case errors.Is(err, podmanc.ErrNoPodman), errors.Is(err, syscall.ENOSPC), ctx.Err() != nil:
 		return "", err
