@@ -12,25 +12,55 @@ import (
 func TestAWorkloadOfAnotherUserMovesIn(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
+	b.movesIn(t, "toad", "~/.config/containers/systemd/", "--user", func(script string) string { return b.MustUser(t, "bash", "-c", script) })
+	b.another(t)
+
+	b.Reboot(t)
+	b.serves(t, storePort, "v2")
+	b.kept(t)
+	b.serves(t, 8082, "v2")
+	b.step(t, "all is there after a reboot\n%s", b.toad(t, 0, "status"))
+}
+
+func TestAWorkloadOfRootMovesIn(t *testing.T) {
+	if os.Getenv("TOAD_ALL") == "" {
+		t.Log("the short form is TestAWorkloadOfAnotherUserMovesIn")
+		return
+	}
+	t.Parallel()
+	b := newBed(t)
+	b.movesIn(t, "root", "/etc/containers/systemd/", "--system", func(script string) string { return b.MustExec(t, "bash", "-c", script) })
+	b.Reboot(t)
+	b.serves(t, storePort, "v2")
+	b.kept(t)
+}
+
+// movesIn moves the application store from a user to apps, as docs/enrolling.md says, and goes on there. does runs a script
+// as that user.
+func (b *bed) movesIn(t *testing.T, from, there, manager string, does func(script string) string) {
+	t.Helper()
 	b.mustInstall(t, "make the user apps", "--user", user)
 	b.Push(t, "store-v1", "data1", "v1")
 	b.Push(t, "store-v2", "data1", "v2")
 	b.Push(t, "store-bad", "data-kept", "v3")
 
 	// Where it was.
-	const there = "~/.config/containers/systemd/"
-	b.MustUser(t, "sh", "-c", "printf s3cr3t | podman secret create store-key - >/dev/null")
+	does("printf s3cr3t | podman secret create store-key - >/dev/null")
 	b.WriteFile(t, there+"store.container", store, 0o644)
 	b.WriteFile(t, there+"store.volume", "[Volume]\n", 0o644)
 	b.WriteFile(t, there+"store.network", "[Network]\n", 0o644)
-	b.MustUser(t, "sh", "-c", "systemctl --user daemon-reload && systemctl --user start --no-block store.service")
+	does("systemctl " + manager + " daemon-reload && systemctl " + manager + " start --no-block store.service")
 	b.serves(t, storePort, "v1")
-	b.MustUser(t, "podman", "unshare", "sh", "-c", `d=$(podman volume inspect systemd-store --format '{{.Mountpoint}}'); echo since 2019 > $d/history; chown 7:8 $d/history`)
+	history := `d=$(podman volume inspect systemd-store --format '{{.Mountpoint}}'); echo since 2019 > $d/history; chown 7:8 $d/history`
+	if from != "root" {
+		history = "podman unshare sh -c '" + strings.ReplaceAll(history, "'", `'\''`) + "'"
+	}
+	does(history)
 
-	b.MustExec(t, "env", "TOAD_AS=/usr/local/lib/toad/toad-as", "FROM=toad", "TO="+user, "bash", "-euo", "pipefail", "-c", fenced(t, "sh"))
+	b.MustExec(t, "env", "TOAD_AS=/usr/local/lib/toad/toad-as", "FROM="+from, "TO="+user, "bash", "-euo", "pipefail", "-c", fenced(t, "sh"))
 	b.serves(t, storePort, "v1")
 	b.kept(t)
-	if left := b.MustUser(t, "sh", "-c", "podman ps -q; ls ~/.config/containers/systemd"); left != "" {
+	if left := does("podman ps -q; find " + strings.Replace(there, "~", "$HOME", 1) + " -type f"); left != "" {
 		t.Errorf("left where it was: %s", left)
 	}
 	b.toad(t, 0, "doctor")
@@ -39,8 +69,11 @@ func TestAWorkloadOfAnotherUserMovesIn(t *testing.T) {
 	b.toad(t, 3, "deploy", "store", b.Digest(t, "store-bad"))
 	b.serves(t, storePort, "v2")
 	b.kept(t)
+}
 
-	// Another application, with data and a sidecar that reads it.
+// another enrolls an application with data and a sidecar that reads it.
+func (b *bed) another(t *testing.T) {
+	t.Helper()
 	b.write(t, ".config/containers/systemd/shop.volume", "[Volume]\n")
 	b.write(t, ".config/containers/systemd/shop.container", `[Container]
 Image=127.0.0.1:5000/app:store-v1
@@ -75,12 +108,6 @@ WantedBy=default.target
 	if side := b.sh(t, "systemctl --user show -P ActiveState shop-side.service"); side != "active" {
 		t.Errorf("the sidecar is %s", side)
 	}
-
-	b.Reboot(t)
-	b.serves(t, storePort, "v2")
-	b.kept(t)
-	b.serves(t, 8082, "v2")
-	b.step(t, "all is there after a reboot\n%s", b.toad(t, 0, "status"))
 }
 
 // kept asserts that the data is there with its owner, and that the running container is handed the secret.

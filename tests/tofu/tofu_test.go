@@ -14,9 +14,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/gofrs/flock"
-
+	"toad/tests/fetched"
 	"toad/tests/host"
 )
 
@@ -115,6 +115,18 @@ func TestTheStepsSetAHostUp(t *testing.T) {
 		t.Errorf("the Quadlet is %q", have)
 	}
 	works(t, h)
+
+	program, err := os.ReadFile(fetched.Caddy(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.WriteFile(t, "/usr/bin/caddy", string(program), 0o755)
+	for range 2 {
+		step("gateway", "NAME=toad.example.org")
+	}
+	host.Eventually(t, "the gateway to show the page", time.Minute, func() bool {
+		return strings.Contains(h.User(t, "curl", "-s", "--unix-socket", host.Home+"/.local/share/toad-gateway/page.sock", "http://toad.example.org/").Stdout, "toad")
+	})
 	step("remove")
 	gone(t, h)
 }
@@ -146,32 +158,15 @@ func gone(t *testing.T, h *host.Host) {
 // work, and this says so.
 func opentofu(t *testing.T) string {
 	t.Helper()
-	cache := os.Getenv("TOAD_CACHE")
-	if cache == "" {
-		cache = "/var/cache/toad"
-	}
 	sum, err := os.ReadFile("opentofu/go.sum")
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(cache, fmt.Sprintf("tofu-%x", sha256.Sum256(sum))[:20])
-	lock := flock.New(filepath.Join(cache, "tofu.lock"))
-	if err := lock.Lock(); err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Unlock()
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	build := exec.Command("go", "build", "-trimpath", "-o", path+".new", "github.com/opentofu/opentofu/cmd/tofu")
-	build.Dir, build.Env = "opentofu", append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("GAP: OpenTofu cannot be built here, so validate, plan and apply of scripts/tofu are not shown to work: %v\n%s", err, out)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	dir := fetched.Cached(t, fmt.Sprintf("opentofu-%x", sha256.Sum256(sum))[:24], func(dir string) [][]string {
+		return [][]string{{"sh", "-c", `cd opentofu && CGO_ENABLED=0 GOFLAGS= go build -trimpath -o "$0/tofu" github.com/opentofu/opentofu/cmd/tofu ||
+			{ echo "GAP: OpenTofu cannot be built here, so validate, plan and apply of scripts/tofu are not shown to work" && exit 1; }`, dir}}
+	})
+	return filepath.Join(dir, "tofu")
 }
 
 // workspace is a folder with a configuration that uses the module, and OpenTofu to run in it.

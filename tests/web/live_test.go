@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"toad/tests/fetched"
 	"toad/tests/host"
 	"toad/tests/scene"
 	"toad/tests/web/browser"
@@ -59,7 +60,7 @@ func newSite(t *testing.T) *site {
 	s := &site{&scene.Web{Host: host.Up(t, host.Options{})}}
 	s.MustUser(t, "mkdir", host.Home+"/poison-folder")
 	s.Up(t, scene.Options{Quadlet: quadlet})
-	program, err := os.ReadFile(caddy(t))
+	program, err := os.ReadFile(fetched.Caddy(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"toad/tests/fetched"
 	"toad/tests/web/browser"
 	"toad/tests/web/stage"
 	"toad/webui"
@@ -57,7 +58,7 @@ func checked(t *testing.T, p *browser.Page, url string) {
 // violations is what axe finds.
 func violations(t *testing.T, p *browser.Page) []string {
 	t.Helper()
-	p.Eval(axe(t)+"; true", nil)
+	p.Eval(fetched.Axe(t)+"; true", nil)
 	var text string
 	p.Await(`axe.run({resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.map(v =>
 		v.id + " (" + v.impact + "): " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + " " + n.failureSummary).join(" | "))))`, &text)

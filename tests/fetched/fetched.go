@@ -1,6 +1,7 @@
 //go:build e2e
 
-package web
+// Package fetched takes from elsewhere what the tests need, once for this machine.
+package fetched
 
 import (
 	"fmt"
@@ -15,10 +16,10 @@ import (
 // axeVersion is the release of axe-core that judges whether everybody can use the page.
 const axeVersion = "4.14.1"
 
-// axe is the source of axe-core, from the npm registry.
-func axe(t testing.TB) string {
+// Axe is the source of axe-core, from the npm registry.
+func Axe(t testing.TB) string {
 	t.Helper()
-	dir := cached(t, "axe-core-"+axeVersion, func(dir string) [][]string {
+	dir := Cached(t, "axe-core-"+axeVersion, func(dir string) [][]string {
 		return [][]string{
 			{"npm", "pack", "--silent", "--pack-destination", dir, "axe-core@" + axeVersion},
 			{"tar", "-C", dir, "--strip-components=1", "-xzf", fmt.Sprintf("%s/axe-core-%s.tgz", dir, axeVersion), "package/axe.min.js", "package/LICENSE"},
@@ -31,10 +32,10 @@ func axe(t testing.TB) string {
 	return string(source)
 }
 
-// caddy is Debian's, unpacked and not installed: its package would start a server.
-func caddy(t testing.TB) string {
+// Caddy is the path of Debian's, unpacked and not installed: its package would start a server.
+func Caddy(t testing.TB) string {
 	t.Helper()
-	dir := cached(t, "caddy", func(dir string) [][]string {
+	dir := Cached(t, "caddy", func(dir string) [][]string {
 		return [][]string{
 			{"sh", "-c", `cd "$0" && { apt-get -qq download caddy || { apt-get -qq update && apt-get -qq download caddy; }; }`, dir},
 			{"sh", "-c", `dpkg -x "$0"/caddy_*.deb "$0"`, dir},
@@ -43,8 +44,8 @@ func caddy(t testing.TB) string {
 	return filepath.Join(dir, "usr/bin/caddy")
 }
 
-// cached makes a folder once for this machine.
-func cached(t testing.TB, name string, commands func(dir string) [][]string) string {
+// Cached makes a folder once for this machine, by commands that fill dir.
+func Cached(t testing.TB, name string, commands func(dir string) [][]string) string {
 	t.Helper()
 	cache := os.Getenv("TOAD_CACHE")
 	if cache == "" {
