@@ -255,7 +255,7 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request, key, follow string
 		_, err := w.Write(text)
 		return err == nil && out.Flush() == nil
 	}
-	if !say([]byte("retry: 2000\nevent: hello\ndata: " + build + "\n\n")) {
+	if !say([]byte("retry: 2000\nevent: hello\ndata: " + build() + "\n\n")) {
 		return
 	}
 	sign := time.NewTicker(beat)

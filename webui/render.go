@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,7 +20,12 @@ var sources embed.FS
 // digests are long and mean little to a reader; those that matter are shown beside, to be copied whole.
 var digests = regexp.MustCompile(`\b(sha256:[0-9a-f]{12})[0-9a-f]{52}\b`)
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
+// templates are read when a page is first asked for: most starts of toad serve none.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(sources, "page/*.html"))
+})
+
+var functions = template.FuncMap{
 	"span":      span,
 	"countdown": countdown,
 	"age":       age,
@@ -39,8 +45,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	},
 	"brief": func(t Text) string { return digests.ReplaceAllString(t.s, "$1…") },
 	"add":   func(a, b int) int { return a + b },
-	"build": func() string { return build },
-}).ParseFS(sources, "page/*.html"))
+	"build": build,
+}
 
 // at is what a part is rendered of: the view, and the instant of the look. With is what else it contains.
 type at struct {
@@ -72,7 +78,7 @@ func (p part) sum() string {
 
 func (p part) render(now time.Time) ([]byte, error) {
 	var b bytes.Buffer
-	err := templates.ExecuteTemplate(&b, p.tmpl, at{now, p.data, p.with})
+	err := templates().ExecuteTemplate(&b, p.tmpl, at{now, p.data, p.with})
 	return bytes.TrimSpace(b.Bytes()), err
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -117,7 +118,7 @@ func (s *Site) page(w http.ResponseWriter, r *http.Request, status int, name str
 	}
 	for _, tmpl := range []string{"head", name} {
 		var part bytes.Buffer
-		if err := templates.ExecuteTemplate(&part, tmpl, p); err != nil {
+		if err := templates().ExecuteTemplate(&part, tmpl, p); err != nil {
 			s.log.Error("page not rendered", "page", name, "err", err)
 			panic(http.ErrAbortHandler)
 		}
@@ -177,7 +178,7 @@ func (b body) end() {
 }
 
 // build tells one set of assets and templates from another; a page that is open over an upgrade loads itself anew.
-var build = func() string {
+var build = sync.OnceValue(func() string {
 	sum := sha256.New()
 	for _, f := range []fs.FS{assets, sources} {
 		_ = fs.WalkDir(f, ".", func(name string, d fs.DirEntry, err error) error {
@@ -189,4 +190,4 @@ var build = func() string {
 		})
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:6])
-}()
+})
