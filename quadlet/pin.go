@@ -32,8 +32,10 @@ type Pin struct {
 
 // What every pin makes of its unit.
 const (
-	reconcileUnit  = "toad-reconcile.service"
-	operationLabel = "io.toad.operation"
+	// ReconcileUnit admits candidates after a boot; the pinned unit is ordered after it.
+	ReconcileUnit = "toad-reconcile.service"
+	// OperationLabel is the container label by which a container is told to be an operation's.
+	OperationLabel = "io.toad.operation"
 	digestLabel    = "io.toad.digest"
 	fencePrefix    = "TOAD_ADMITTED_"
 )
@@ -54,14 +56,14 @@ func (p Pin) Text() string {
 	b.WriteString(releaseText(p.Release))
 	line(!p.File && byID, "# The image is %s, named by its id: an image that was kept on this host comes back without its digest.", p.Digest)
 	line(true, "[Unit]")
-	line(true, "After="+reconcileUnit)
+	line(true, "After="+ReconcileUnit)
 	line(true, "OnFailure=toad-alert@%%N.service")
 	line(p.Fenced, "ConditionEnvironment=%s=1", p.AdmissionVar)
 	line(!p.File, "[Container]")
 	line(!p.File, "Image=%s", p.Reference)
 	line(!p.File, "Pull=never")
 	line(!p.File, "AutoUpdate=")
-	line(!p.File, "Label="+operationLabel+"=%s", p.Operation)
+	line(!p.File, "Label="+OperationLabel+"=%s", p.Operation)
 	line(!p.File && byID, "Label="+digestLabel+"=%s", p.Digest)
 	line(p.Fenced || p.File, "[Service]")
 	line(p.File, "Environment="+unitgen.OperationVar+"=%s", p.Operation)
@@ -96,7 +98,7 @@ func ParsePin(text string) (Pin, error) {
 			p.Operation = value
 		case each.Key == "Image":
 			p.Reference = each.Value
-		case each.Key == "Label" && key == operationLabel:
+		case each.Key == "Label" && key == OperationLabel:
 			p.Operation = value
 		case each.Key == "Label" && key == digestLabel:
 			p.Digest = value

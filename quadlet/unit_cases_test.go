@@ -227,7 +227,7 @@ func TestVerifyMissesNothingThatAPinSays(t *testing.T) {
 		"no ExecCondition":     func(g *Generated) { g.ExecCondition = nil },
 		"other ExecCondition":  func(g *Generated) { g.ExecCondition[0][1] = "-z" },
 		"order": func(g *Generated) {
-			g.After = slices.DeleteFunc(g.After, func(s string) bool { return s == reconcileUnit })
+			g.After = slices.DeleteFunc(g.After, func(s string) bool { return s == ReconcileUnit })
 		},
 		"alert": func(g *Generated) { g.OnFailure = []string{"toad-alert@other.service"} },
 	} {

@@ -95,8 +95,8 @@ func VerifyUnpinned(g Generated) (image string, err error) {
 	if err != nil {
 		return "", nil
 	}
-	if have, _ := run.label(operationLabel); have != "" {
-		return run.image, &BindingError{Unit: g.Unit, What: "the label " + operationLabel, Have: quoted(have), Want: "none"}
+	if have, _ := run.label(OperationLabel); have != "" {
+		return run.image, &BindingError{Unit: g.Unit, What: "the label " + OperationLabel, Have: quoted(have), Want: "none"}
 	}
 	return run.image, nil
 }

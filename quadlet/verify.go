@@ -117,9 +117,9 @@ func verifyImage(p Pin, g Generated) *mismatch {
 	if pull, _ := run.last("pull"); pull != "never" {
 		return &mismatch{"the pull policy", quoted(pull), "never", either(sets("Container/Pull", "Service/ExecStart"), passes("--pull"))}
 	}
-	if have, _ := run.label(operationLabel); have != p.Operation {
-		return &mismatch{"the label " + operationLabel, quoted(have), quoted(p.Operation),
-			either(sets("Container/Label", "Service/ExecStart"), passes(operationLabel))}
+	if have, _ := run.label(OperationLabel); have != p.Operation {
+		return &mismatch{"the label " + OperationLabel, quoted(have), quoted(p.Operation),
+			either(sets("Container/Label", "Service/ExecStart"), passes(OperationLabel))}
 	}
 	if what, _, undoes := leads(g, run); what != "" {
 		return &mismatch{"ExecStart=", what, "the user's own Podman", undoes}
@@ -175,8 +175,8 @@ func verifyNoFence(g Generated) *mismatch {
 }
 
 func verifyOrder(_ Pin, g Generated) *mismatch {
-	if !slices.Contains(g.After, reconcileUnit) {
-		return &mismatch{"After=", "without it", reconcileUnit, sets("Unit/After")}
+	if !slices.Contains(g.After, ReconcileUnit) {
+		return &mismatch{"After=", "without it", ReconcileUnit, sets("Unit/After")}
 	}
 	alert := "toad-alert@" + strings.TrimSuffix(g.Unit, ".service") + ".service"
 	if !slices.Contains(g.OnFailure, alert) {

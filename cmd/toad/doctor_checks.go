@@ -68,7 +68,7 @@ func (h *host) checkUnits(ctx context.Context, f *findings) {
 	for _, other := range h.otherShape() {
 		bad(levelWarn, other+" is left of another shape of toad", "toad setup")
 	}
-	names := append([]string{"toad-reconcile.service"}, h.startedUnits()...)
+	names := append([]string{quadlet.ReconcileUnit}, h.startedUnits()...)
 	if len(h.rollout.Program.Listen) > 0 {
 		names = append(names, unitgen.TCPSocket)
 	}
@@ -83,9 +83,9 @@ func (h *host) checkUnits(ctx context.Context, f *findings) {
 			bad(levelWarn, name+" is loaded as it was before its file changed", "systemctl --user daemon-reload")
 		case s.UnitFileState != "enabled":
 			bad(levelFail, fmt.Sprintf("%s is %s: it is not there after a boot", name, s.UnitFileState), "toad setup")
-		case name != "toad-reconcile.service" && !s.Up():
+		case name != quadlet.ReconcileUnit && !s.Up():
 			bad(levelFail, fmt.Sprintf("%s is %s", name, s.ActiveState), "systemctl --user start "+name)
-		case name == "toad-reconcile.service" && s.ActiveState == "failed":
+		case name == quadlet.ReconcileUnit && s.ActiveState == "failed":
 			bad(levelFail, name+" failed: candidates are held down", "journalctl --user -u toad-reconcile, then systemctl --user restart default.target")
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/peterbourgon/ff/v3/ffcli"
 
 	"toad/podmanc"
+	"toad/quadlet"
 	"toad/unitgen"
 )
 
@@ -119,7 +120,7 @@ func setup(ctx context.Context, g *globals, l listening, shape string, dry bool)
 	}
 	for _, argv := range [][]string{
 		{"daemon-reload"},
-		{"enable", "toad-reconcile.service"},
+		{"enable", quadlet.ReconcileUnit},
 		h.closedSockets(ctx),
 		append([]string{"enable", "--now"}, h.startedUnits()...),
 		append([]string{"try-restart"}, h.running()...), // the fence may have other folders to watch now

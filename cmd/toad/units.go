@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"toad/internal/atomicfile"
+	"toad/quadlet"
 	"toad/unitgen"
 )
 
@@ -209,7 +210,7 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 			argv = append(argv, unitgen.AgentTimer)
 		}
 		// A unit that is not there any more is no reason to leave the others.
-		if err := systemctl(ctx, runtimeDir, append(argv, "toad-reconcile.service")...); err != nil {
+		if err := systemctl(ctx, runtimeDir, append(argv, quadlet.ReconcileUnit)...); err != nil {
 			h.log.Warn("disable", "err", err)
 		}
 		if err := systemctl(ctx, runtimeDir, append([]string{"stop"}, h.running()...)...); err != nil {

@@ -180,7 +180,7 @@ func (i images) Containers(ctx context.Context, label string) ([]rollout.Contain
 }
 
 func asContainer(c podmanc.Container) rollout.Container {
-	return rollout.Container{ID: c.ID, Name: c.Name, Unit: c.Unit, ImageID: c.ImageID, Operation: c.Labels[rollout.OperationLabel], Running: c.Running}
+	return rollout.Container{ID: c.ID, Name: c.Name, Unit: c.Unit, ImageID: c.ImageID, Operation: c.Labels[quadlet.OperationLabel], Running: c.Running}
 }
 
 func (i images) Retain(ctx context.Context, id string) error {
@@ -221,5 +221,5 @@ func (c containers) Container(ctx context.Context, id string) (watch.Container, 
 		return watch.Container{ImageID: r.File, Operation: r.Operation}, err
 	}
 	k, err := c.podman.Container(ctx, id)
-	return watch.Container{ImageID: k.ImageID, Operation: k.Labels[rollout.OperationLabel], Health: k.Health}, err
+	return watch.Container{ImageID: k.ImageID, Operation: k.Labels[quadlet.OperationLabel], Health: k.Health}, err
 }

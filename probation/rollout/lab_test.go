@@ -416,7 +416,7 @@ func (l *lab) loadUnit(s *side) {
 			l.t.Fatal(err)
 		}
 		image, pull, label = p.Reference, "never", p.Operation
-		st.After, st.OnFailure = []string{rollout.ReconcileUnit}, []string{"toad-alert@" + s.service}
+		st.After, st.OnFailure = []string{quadlet.ReconcileUnit}, []string{"toad-alert@" + s.service}
 		if p.Fenced {
 			st.Conditions = []unitgen.Condition{{Type: "ConditionEnvironment", Param: p.AdmissionVar + "=1"}}
 			st.ExecCondition = [][]string{{"/usr/bin/test", "-n", "${" + p.AdmissionVar + "}"}}

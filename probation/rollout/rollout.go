@@ -132,12 +132,6 @@ type Rollout struct {
 	say func(level, event, message string) // of a plan: what would be noted is told instead
 }
 
-// OperationLabel is the container label by which a container is told to be an operation's.
-const OperationLabel = "io.toad.operation"
-
-// ReconcileUnit is the unit that admits candidates after a boot; every pin orders its unit after it.
-const ReconcileUnit = "toad-reconcile.service"
-
 // Accept takes a request for a service: one lock, one decision, one save. The timer of the preparation is armed before
 // the save; one whose operation was never saved finds nothing to do. replay is true when the answer is an earlier
 // operation.

@@ -62,7 +62,7 @@ func (r *Rollout) strayPins() ([]string, error) {
 
 // strayContainers names what runs with an operation's label, and is not what its unit runs.
 func (r *Rollout) strayContainers(ctx context.Context) (all []string) {
-	running, err := r.Images.Containers(ctx, OperationLabel)
+	running, err := r.Images.Containers(ctx, quadlet.OperationLabel)
 	if err != nil {
 		return nil // without Podman nothing of it can be said
 	}
