@@ -55,8 +55,8 @@ func (x *course) holds(t *testing.T, r record) {
 		unit = x.sides(t, r) + ".service"
 	}
 	host.Eventually(t, "the release that the record names to run", time.Minute, func() bool {
-		name := x.w.User(t, "podman", "ps", "-q", "--filter", "label=PODMAN_SYSTEMD_UNIT="+unit).Stdout
-		return strings.TrimSpace(x.w.User(t, "podman", "inspect", "--format", "{{.Image}}", strings.TrimSpace(name)).Stdout) == want
+		runs := x.w.User(t, "podman", "ps", "--no-trunc", "--filter", "label=PODMAN_SYSTEMD_UNIT="+unit, "--format", "{{.ImageID}}").Stdout
+		return strings.TrimSpace(runs) == want
 	})
 	if r.Promoted.ImageID != want {
 		t.Errorf("the record says that %s is in force, and %s runs", r.Promoted.ImageID, want)
