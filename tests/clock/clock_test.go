@@ -15,7 +15,7 @@ import (
 	"toad/tests/host"
 )
 
-// quadlet is a service on a port of its own.
+// quadlet is a service on a port of its own. An emulated machine has taken more than systemd's 90 s for a start.
 const quadlet = `[Container]
 Image=%s:v1
 PublishPort=127.0.0.1:%d:8080
@@ -23,6 +23,7 @@ PublishPort=127.0.0.1:%d:8080
 [Service]
 Restart=always
 RestartSec=2
+TimeoutStartSec=600
 TimeoutStopSec=5
 
 [Install]
