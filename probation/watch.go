@@ -340,6 +340,11 @@ func (w *Watch) unitVerdict(i int, u UnitSample, left time.Duration) Verdict {
 		default:
 			v.Evidence = &Evidence{Unit: u.Service, Invocation: seen.Invocation, ExitStatus: seen.ExitStatus}
 		}
+		// What is put back is given up early for its own doing only: while systemd goes on starting it, the restore has its limit.
+		goesOn := waiting || u.ActiveState != "failed" && u.ActiveState != "inactive"
+		if want.Operation == "" && v.Code == CodeInterrupted && goesOn && u.RestartIn <= left {
+			return Verdict{}
+		}
 		return v
 	}
 	ended := fmt.Sprintf("exited with status %d (%s)", seen.ExitStatus, orSuccess(seen.Result))

@@ -12,6 +12,8 @@ type story struct {
 	t *testing.T
 	w probation.Watch
 	n int
+	// left is the time that the attempt has.
+	left time.Duration
 }
 
 func newStory(t *testing.T, budget int) *story {
@@ -37,7 +39,7 @@ func (s *story) see(u probation.UnitSample, ready bool) probation.Verdict {
 	}
 	var v probation.Verdict
 	s.w, v = s.w.Next(probation.Sample{At: time.Hour + time.Duration(s.n)*500*time.Millisecond,
-		Units: []probation.UnitSample{u}, Ready: ready, Why: why})
+		Units: []probation.UnitSample{u}, Ready: ready, Why: why, Left: s.left})
 	return v
 }
 
@@ -321,6 +323,42 @@ func TestARestartOfTheCandidateIsNotTheRestoredReleases(t *testing.T) {
 	u.Restarts, u.Invocation = 2, "again"
 	s = &story{t: t, w: s.w}
 	s.want(s.see(u, true), probation.Unfit, probation.CodeCandidateExited, true)
+}
+
+// What is put back and ends by the host's doing is started again by systemd, whatever the budget; what ends by its own is not
+// waited for.
+func TestARestoreOutlastsWhatIsNotTheReleasesDoing(t *testing.T) {
+	dead := running("first")
+	dead.ActiveState, dead.SubState, dead.Container, dead.ImageID, dead.Operation, dead.Result = "activating", "auto-restart", "", "", "", "exit-code"
+	for _, c := range []struct {
+		status int
+		result string
+		goesOn bool
+	}{{125, "exit-code", true}, {126, "exit-code", true}, {137, "signal", true}, {0, "protocol", true}, {1, "exit-code", false}, {1, "timeout", false}} {
+		s := &story{t: t, w: probation.NewWatch(enrollment(), []probation.Want{{Service: "web.service", Replaces: "new", ImageID: idA}}, nil)}
+		s.w.Queued, s.left = true, time.Minute
+		u := dead
+		u.ExitStatus, u.Result = c.status, c.result
+		if !c.goesOn {
+			s.want(s.see(u, false), probation.Unfit, probation.CodeCandidateExited, true)
+			continue
+		}
+		s.want(s.see(u, false), "", "", false)
+		u.Invocation, u.Restarts = "second", 1
+		s.want(s.see(u, false), "", "", false)
+		late := u
+		late.RestartIn = 2 * time.Minute
+		over := &story{t: t, w: s.w, n: s.n, left: s.left}
+		over.want(over.see(late, false), probation.Unfit, probation.CodeInterrupted, false)
+		ended := u
+		ended.ActiveState, ended.SubState = "failed", "failed"
+		over = &story{t: t, w: s.w, n: s.n, left: s.left}
+		over.want(over.see(ended, false), probation.Unfit, probation.CodeInterrupted, false)
+		back := running("third")
+		back.ImageID, back.Operation, back.Restarts = idA, "web-g6", 2
+		s.want(s.until(4, back, true), "", "", false)
+		s.want(s.see(back, true), probation.Stable, "", false)
+	}
 }
 
 // A restart that would come after the deadline is as good as none.

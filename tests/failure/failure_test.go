@@ -210,6 +210,36 @@ func foreign(t *testing.T, w *scene.Web) {
 	})
 }
 
+// seize is a script that kills the container, and has another program take its port before systemd starts the next one.
+const seize = `
+	id=$(podman ps -q)
+	systemd-run --user -q --unit foreign -E PORT=8080 -p Restart=always -p RestartSec=20ms -p StartLimitIntervalSec=0 /usr/local/lib/toad-tests/sample good
+	sleep 0.2
+	podman kill -s KILL $id`
+
+func TestARestoreOutlastsAPortThatIsTakenForAMoment(t *testing.T) {
+	t.Parallel()
+	w := scene.New(t, scene.Options{Ready: ready, Limits: "deadline = \"60s\"\nstable = \"10s\""})
+	w.MustDeploy(t, 0, "v2", "--detach")
+	w.WaitPhase(t, "probation")
+	w.Serves(t, "v2")
+	w.MustUser(t, "sh", "-c", seize)
+	w.WaitPhase(t, "restoring", "rollback_failed")
+	host.Eventually(t, "a start of the release before to fail", 30*time.Second, func() bool {
+		_, after, _ := strings.Cut(w.Look(t, "~/.local/state/toad/operations/web-g1.log"), `"restoring"`)
+		return strings.Contains(after, "(auto-restart)")
+	})
+	w.MustUser(t, "systemctl", "--user", "stop", "foreign.service")
+	if phase := w.WaitPhase(t, "rollback_failed", "rolled_back", "promoted", "withdrawn"); phase != "rolled_back" {
+		t.Fatalf("want rolled_back, have %s\n%s", phase, w.Log(t))
+	}
+	if s := w.Status(t); len(s.Refusals) != 0 {
+		t.Errorf("the port was not the candidate's fault: %+v", s.Refusals)
+	}
+	w.MustServe(t, "v1")
+	w.Quiet(t)
+}
+
 func TestWithRestoreMadeImpossibleItSaysSoOnce(t *testing.T) {
 	t.Parallel()
 	// Without a restart of systemd's own, every start is toad's.
@@ -218,12 +248,7 @@ func TestWithRestoreMadeImpossibleItSaysSoOnce(t *testing.T) {
 	w.MustDeploy(t, 0, "v2", "--detach")
 	w.WaitPhase(t, "probation")
 	w.Serves(t, "v2")
-	// The moment the candidate is down, somebody else takes its port.
-	w.MustUser(t, "sh", "-c", `
-		id=$(podman ps -q)
-		systemd-run --user -q --unit foreign -E PORT=8080 -p Restart=always -p RestartSec=20ms -p StartLimitIntervalSec=0 /usr/local/lib/toad-tests/sample good
-		sleep 0.2
-		podman kill -s KILL $id`)
+	w.MustUser(t, "sh", "-c", seize)
 	phase := w.WaitPhase(t, "rollback_failed", "rolled_back", "promoted", "withdrawn")
 	if phase != "rollback_failed" {
 		t.Fatalf("want rollback_failed, have %s\n%s", phase, w.Log(t))
