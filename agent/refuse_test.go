@@ -45,6 +45,10 @@ var refusals = []struct {
 		l.world.Set(env, func(e *control.Env) { e.Variables = map[string]string{"NAME": "a\nPodmanArgs=--privileged"} })
 		l.publish(two)
 	}, 0},
+	{CodeUnresolved, "a value that is too long", func(l *lab) {
+		l.world.Set(env, func(e *control.Env) { e.Variables = map[string]string{"NAME": strings.Repeat("a", longest+1)} })
+		l.publish(two)
+	}, 0},
 	{CodeUnresolved, "a secret that the environment does not have", func(l *lab) {
 		l.publish(two.with("web.container", unit("Secret=other,type=env\n")))
 	}, 1},

@@ -88,7 +88,7 @@ func (l layerDirs) open(name string) (*os.File, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrNoLayers, err)
-		case mode.IsDir() && len(found) > 0:
+		case mode.IsDir():
 			at = append(at, found)
 		case mode&fs.ModeSymlink != 0:
 			target, err := os.Readlink(found[0])

@@ -17,8 +17,8 @@ import (
 // maxProgram is how large a program may be, in bytes, to be read for what it is.
 const maxProgram = 200 << 20
 
-// identify tells what an image runs, from the bytes of its program or else from its labels. Podman in trouble is an
-// error; an image that cannot be read is one without an identity.
+// identify tells what an image runs, from the bytes of its program or else from its labels. Podman in trouble and a
+// full disk are errors; an image that cannot be read is one without an identity.
 func (h *host) identify(ctx context.Context, op probation.Operation, imageID string) (string, error) {
 	if op.Enrollment.Binary() {
 		return programOf(h.releases.Path(imageID, op.Service))

@@ -59,6 +59,7 @@ type lab struct {
 	units      map[string]*side // by service
 	door       *door            // nil where there are no two sides
 	records    *record.Store
+	woken      int // how often Podman was
 	dirs       quadlet.Dirs
 	bootID     string
 	born       time.Time
@@ -148,7 +149,7 @@ func inMemory(t *testing.T) string {
 
 // toad is a process of its own: it knows nothing but the host and the disk.
 func (l *lab) toad() *rollout.Rollout {
-	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Wake: func() {}, Quadlet: l.dirs,
+	return &rollout.Rollout{Records: l.records, Units: l, Jobs: l, Manager: l, Images: l, Wake: func() { l.woken++ }, Quadlet: l.dirs,
 		Program: unitgen.Program{Exe: "/toad"}, Runtime: "/run", Now: l.now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Free:        func(string) (uint64, error) { return 1 << 40, nil },
 		Runs:        func(s unitgen.State) string { return strings.TrimPrefix(s.ControlGroup, "/") },

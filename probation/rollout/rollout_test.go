@@ -203,6 +203,15 @@ func TestAnotherChecksVerdictIsIgnored(t *testing.T) {
 	}
 }
 
+func TestPodmanIsWokenForADeployment(t *testing.T) {
+	inLab(t, func(l *lab) {
+		l.until(l.accept(v2))
+		if l.woken != 1 {
+			t.Errorf("woken %d times for a deployment", l.woken)
+		}
+	})
+}
+
 // That a release was unready until its deadline is held against it only if somebody looked, in one boot, to the end.
 func TestUnseenUnreadinessRefusesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
