@@ -17,8 +17,9 @@ func Installed(p Program, pins ...string) []File {
 		{"toad-held.service", heldText},
 		{"toad-alert@.service", alertText},
 		{"toad-deliver.service", deliverText},
-		{"toad-fence.path", fencePathText},
+		{FencePath, fencePathText},
 		{"toad-fence.service", fenceText},
+		{FenceAgain, fenceAgainText},
 		{"toad-tick.timer", tickTimerText},
 		{"toad-tick.service", tickText},
 	}
@@ -45,6 +46,7 @@ func Installed(p Program, pins ...string) []File {
 		// %i is for systemd to fill in, so it is not escaped.
 		"{alert}", strings.Replace(p.starts("alert", "INSTANCE"), "INSTANCE", "%i", 1),
 		"{watched}", watched(p, pins),
+		"{changed}", changed(p, pins),
 	)
 	for i := range files {
 		files[i].Text = head + fill.Replace(files[i].Text)
@@ -98,16 +100,6 @@ func (p Program) streams() string {
 	var lines []string
 	for _, address := range p.Listen {
 		lines = append(lines, "ListenStream="+address)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func watched(p Program, pins []string) string {
-	var lines []string
-	for _, p := range append([]string{p.Enrollment}, pins...) {
-		if p != "" {
-			lines = append(lines, "PathChanged="+path(p))
-		}
 	}
 	return strings.Join(lines, "\n")
 }
@@ -332,30 +324,6 @@ RestartSec=2s
 RestartSteps=8
 RestartMaxDelaySec=10min
 RuntimeMaxSec=10min
-`
-
-const fencePathText = `[Unit]
-Description=toad: watches the pins and the enrollment
-
-[Path]
-{watched}
-
-[Install]
-WantedBy=paths.target
-`
-
-// Nothing is ordered after it: each change of a pin would make that unit's restart wait. Without a limit, or a
-// burst of changes would end the watch for good. systemd does not see what changes while this runs, and the first
-// change is often a temporary file, so it waits until the burst is over before it looks.
-const fenceText = `[Unit]
-Description=toad: looks at what changed in the pins and the enrollment
-StartLimitIntervalSec=0
-
-[Service]
-Type=oneshot
-ExecStartPre=/bin/sleep 1
-{look}
-` + confined + `TimeoutStartSec=1min
 `
 
 const tickTimerText = `[Unit]

@@ -50,7 +50,7 @@ func setupCmd(g *globals) *ffcli.Command {
 }
 
 // started are the units that setup enables; toad-reconcile is only enabled, the manager alone starts it.
-var started = []string{"toad.socket", unitgen.WebSocket, "toad-tick.timer", fencePath}
+var started = []string{"toad.socket", unitgen.WebSocket, "toad-tick.timer", unitgen.FencePath}
 
 func setup(ctx context.Context, g *globals, l listening, shape string, dry bool) error {
 	h, err := wire(ctx, g)

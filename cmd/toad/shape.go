@@ -74,9 +74,9 @@ func (h *host) startedUnits() []string {
 // running are the units that have to take a new build, or new folders to watch, where they run.
 func (h *host) running() []string {
 	if h.rollout.Program.Container == nil {
-		return []string{"toad.service", fencePath}
+		return []string{"toad.service", unitgen.FencePath}
 	}
-	return []string{"toad.service", fencePath, unitgen.LookService}
+	return []string{"toad.service", unitgen.FencePath, unitgen.LookService}
 }
 
 // otherShape are the files of the shape that is not in force.

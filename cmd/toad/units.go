@@ -8,14 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"toad/internal/atomicfile"
 	"toad/quadlet"
 	"toad/unitgen"
 )
-
-// fencePath is the unit that watches the pins. It names their folders, so it changes with the enrollment.
-const fencePath = "toad-fence.path"
 
 // unitFiles are toad's units under their paths. They lie in the data folder: systemctl mask cannot hide a unit whose
 // file lies in the configuration folder.
@@ -95,15 +93,35 @@ func writeUnit(f unitgen.File) error {
 // look is what the fence and the tick do: the pins are held against the records, and the fence against the enrollment.
 //
 // systemd does not see what changes while the unit runs that a path unit has started. So it is looked again until nothing
-// has changed since the look began.
+// has changed since the look began; a second unit then asks for what changed after that (unitgen.FenceAgain).
 func (h *host) look(ctx context.Context) error {
 	for try := 1; ; try++ {
-		before := h.watched()
+		began, before := time.Now(), h.watched()
 		err := errors.Join(h.rollout.Look(ctx), h.followEnrollment(ctx))
-		if try == maxLooks || ctx.Err() != nil || h.watched() == before {
+		settled := h.watched() == before
+		if settled && err == nil {
+			return h.looked(began)
+		}
+		if settled || try == maxLooks || ctx.Err() != nil {
 			return err
 		}
 	}
+}
+
+// looked leaves the time at which a look began that has seen all. The margin is the grain of a file's time.
+func (h *host) looked(began time.Time) error {
+	const grain = 10 * time.Millisecond
+	dir := filepath.Join(h.rollout.Runtime, "toad")
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	stamp := filepath.Join(dir, unitgen.Looked)
+	f, err := os.OpenFile(stamp, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	began = began.Add(-grain)
+	return errors.Join(f.Close(), os.Chtimes(stamp, began, began))
 }
 
 // maxLooks ends the looks at folders that somebody changes all the time; the next change, or the tick, begins anew.
@@ -134,12 +152,11 @@ func (h *host) followEnrollment(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	written := false
 	for _, f := range files {
-		if filepath.Base(f.Name) != fencePath {
+		name := filepath.Base(f.Name)
+		if name != unitgen.FencePath && name != unitgen.FenceAgain || sameText(f) {
 			continue
-		}
-		if sameText(f) {
-			return h.watchAgain(ctx)
 		}
 		if _, err := os.Stat(f.Name); err != nil {
 			return nil // toad was uninstalled
@@ -147,25 +164,29 @@ func (h *host) followEnrollment(ctx context.Context) error {
 		if err := writeUnit(f); err != nil {
 			return err
 		}
-		if err := h.rollout.Reload(ctx); err != nil {
-			return err
-		}
-		if err := h.bus.Restart(ctx, fencePath); err != nil {
-			return err
-		}
-		h.log.Info("the fence watches the units that are enrolled now")
+		written = true
 	}
+	if !written {
+		return h.watchAgain(ctx)
+	}
+	if err := h.rollout.Reload(ctx); err != nil {
+		return err
+	}
+	if err := h.bus.Restart(ctx, unitgen.FencePath); err != nil {
+		return err
+	}
+	h.log.Info("the fence watches the units that are enrolled now")
 	return nil
 }
 
 // watchAgain starts the watch where it has failed, as it does where the user has no inotify instance left.
 func (h *host) watchAgain(ctx context.Context) error {
-	s, err := h.bus.State(ctx, fencePath)
+	s, err := h.bus.State(ctx, unitgen.FencePath)
 	if err != nil || s.ActiveState != "failed" {
 		return err
 	}
 	const mend = "if it keeps failing with \"Too many open files\": raise fs.inotify.max_user_instances, which all containers of this user share"
-	if err := h.bus.Restart(ctx, fencePath); err != nil {
+	if err := h.bus.Restart(ctx, unitgen.FencePath); err != nil {
 		return fmt.Errorf("start the watch over the pins again, which has failed: %w; %s", err, mend)
 	}
 	h.log.Warn("the watch over the pins had failed, and is started again; " + mend)

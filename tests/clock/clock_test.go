@@ -187,7 +187,7 @@ func (v *vm) stepped(t *testing.T, tag string, step time.Duration) {
 // bootBehind cuts the power in a probation, and boots as a machine does that has no battery for its clock.
 func (v *vm) bootBehind(t *testing.T) {
 	before := v.record(t, "web", "promoted")
-	v.user(t, "sed -i '0,/stable = .*/s//stable = \"10m\"/' .config/toad/enrollment.toml")
+	v.user(t, "sed -i '0,/stable = .*/s//stable = \"5m\"/' .config/toad/enrollment.toml")
 	v.deploy(t, "web", "v2")
 	if web := v.record(t, "web", "probation"); web.Operation.Candidate.Digest == before.Operation.Candidate.Digest {
 		t.Fatal("that is in force already")

@@ -40,6 +40,8 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	w.MustUser(t, "sh", "-c", "sed -i s/never/always/ "+pin)
 	isBack("an edit")
 	host.Eventually(t, "the log to tell of the edit", 5*time.Second, func() bool { return told("was changed by others") == 1 })
+	unwatchedEdit(t, w)
+	isBack("an edit between the last look and the end of the fence")
 	if w.Invocation(t) != invocation {
 		t.Error("the unit was restarted")
 	}
@@ -69,7 +71,7 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	}
 	enrollment := w.ReadFile(t, "~/.config/toad/enrollment.toml")
 	w.WriteFile(t, "~/.config/toad/enrollment.toml", enrollment+"\n[service.more]\nunits = [\"more.container\"]\nimage = \"127.0.0.1:5000/more\"\n", 0o644)
-	host.Eventually(t, "the fence to watch the new unit", 10*time.Second, func() bool {
+	host.Eventually(t, "the fence to watch the new unit", 30*time.Second, func() bool {
 		return strings.Contains(w.Show(t, "toad-fence.path", "Paths"), "more.container.d")
 	})
 	failedWatch(t, w)
@@ -87,6 +89,18 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	w.MustUser(t, "toad", "unpin", "web")
 	w.MustUser(t, "systemctl", "--user", "restart", "web.service")
 	w.Serves(t, "v1")
+}
+
+// unwatchedEdit changes the pin while the path unit does not watch: after the last look, and before the fence's unit ends.
+func unwatchedEdit(t *testing.T, w *scene.Web) {
+	t.Helper()
+	const held = "~/.config/systemd/user/toad-fence.service.d/held.conf"
+	w.WriteFile(t, held, "[Service]\nExecStopPost=/bin/sh -c 'test ! -p %t/held || { cat %t/held; rm %t/held; }'\n", 0o644)
+	w.MustUser(t, "sh", "-c", "mkfifo $XDG_RUNTIME_DIR/held; systemctl --user daemon-reload; touch "+pin)
+	host.Eventually(t, "the fence to be held at its end", 30*time.Second, func() bool {
+		return w.Show(t, "toad-fence.service", "SubState") == "stop-post"
+	})
+	w.MustUser(t, "sh", "-c", "sed -i s/never/always/ "+pin+"; echo > $XDG_RUNTIME_DIR/held")
 }
 
 // failedWatch has the watch fail, as it does without an inotify instance, and looks whether the next tick starts it again.
