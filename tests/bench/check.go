@@ -39,7 +39,7 @@ func check(b *bench, l *lab) table.Section {
 		img := l.Push(b, version, "good", version)
 		l.MustUser(b, "toad", "deploy", "--detach", "web", img.Digest)
 		l.waitPhase(b, "probation")
-		host.Eventually(b, "the check to find the service ready", 20*time.Second, func() bool {
+		host.Eventually(b, "the check to find the service ready", time.Minute, func() bool {
 			_, ready := l.moments(b, l.record(b).Operation.ID)["ready"]
 			return ready
 		})

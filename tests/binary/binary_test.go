@@ -51,7 +51,7 @@ func TestFilesAreJudgedAsImagesAre(t *testing.T) {
 	if b.Invocation(t) != ran {
 		t.Error("the unit was restarted for another program")
 	}
-	host.Eventually(t, "an alert that tells of it", 30*time.Second, func() bool {
+	host.Eventually(t, "an alert that tells of it", time.Minute, func() bool {
 		return strings.Contains(b.User(t, "sh", "-c", "cat .local/state/toad/alerts/*").Stdout, "program")
 	})
 

@@ -142,7 +142,7 @@ func TestPowerCutsAndHandsOfOthers(t *testing.T) {
 	ran := b.Invocation(t)
 	b.MustUser(t, "sh", "-c", "ln -sfn /usr/bin/sleep "+live)
 	want := "../releases/" + b.Program(t, "v3").ID + "/web"
-	host.Eventually(t, "the link to be put right", 30*time.Second, func() bool { return b.MustUser(t, "sh", "-c", "readlink "+live) == want })
+	host.Eventually(t, "the link to be put right", time.Minute, func() bool { return b.MustUser(t, "sh", "-c", "readlink "+live) == want })
 	if b.Invocation(t) != ran {
 		t.Error("the unit was restarted")
 	}
@@ -166,7 +166,7 @@ func TestPowerCutsAndHandsOfOthers(t *testing.T) {
 		t.Errorf("doctor says nothing of it:\n%s", out.Stdout)
 	}
 	b.MustUser(t, "systemctl", "--user", "start", "toad-tick.service")
-	host.Eventually(t, "the file to come back", 30*time.Second, func() bool {
+	host.Eventually(t, "the file to come back", time.Minute, func() bool {
 		return strings.HasPrefix(b.MustUser(t, "sha256sum", file), b.Program(t, "v3").ID)
 	})
 	if b.Invocation(t) != ran {

@@ -69,7 +69,7 @@ func TestProductionTakesOnlyAFileThatRanWellOnDev(t *testing.T) {
 	}
 
 	prod.ship(t, 0, "v3", "--wait-proof", "5m", "--detach")
-	host.Eventually(t, "status to say what is waited for", 30*time.Second, func() bool {
+	host.Eventually(t, "status to say what is waited for", time.Minute, func() bool {
 		s := prod.Status(t)
 		return s.Operation != nil && s.Phase() == "preparing" && strings.Contains(s.Operation.Reason, "waiting for a proof")
 	})

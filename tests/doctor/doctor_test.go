@@ -193,5 +193,5 @@ func repairs(t *testing.T, w *scene.Web) {
 		t.Error("no damaged file was kept")
 	}
 	w.MustDeploy(t, 0, "v3")
-	host.Eventually(t, "nothing to be left to mend", 10*time.Second, func() bool { return w.User(t, "toad", "doctor").Exit == 0 })
+	host.Eventually(t, "nothing to be left to mend", time.Minute, func() bool { return w.User(t, "toad", "doctor").Exit == 0 })
 }

@@ -22,7 +22,7 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	text, invocation := w.ReadFile(t, "~/"+pin), w.Invocation(t)
 	isBack := func(what string) {
 		t.Helper()
-		host.Eventually(t, "the pin to be back after "+what, 15*time.Second, func() bool {
+		host.Eventually(t, "the pin to be back after "+what, time.Minute, func() bool {
 			r := w.User(t, "cat", pin)
 			return r.Exit == 0 && r.Stdout == text && w.Show(t, "toad-fence.service", "ActiveState") == "inactive"
 		})
@@ -35,11 +35,11 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	} {
 		w.MustUser(t, "sh", "-c", do)
 		isBack(do)
-		host.Eventually(t, "the log to tell it", 5*time.Second, func() bool { return told("taken away by others") == n+1 })
+		host.Eventually(t, "the log to tell it", time.Minute, func() bool { return told("taken away by others") == n+1 })
 	}
 	w.MustUser(t, "sh", "-c", "sed -i s/never/always/ "+pin)
 	isBack("an edit")
-	host.Eventually(t, "the log to tell of the edit", 5*time.Second, func() bool { return told("was changed by others") == 1 })
+	host.Eventually(t, "the log to tell of the edit", time.Minute, func() bool { return told("was changed by others") == 1 })
 	unwatchedEdit(t, w)
 	isBack("an edit between the last look and the end of the fence")
 	if w.Invocation(t) != invocation {
@@ -71,7 +71,7 @@ func TestTheFencePutsRightWhatOthersDoToThePins(t *testing.T) {
 	}
 	enrollment := w.ReadFile(t, "~/.config/toad/enrollment.toml")
 	w.WriteFile(t, "~/.config/toad/enrollment.toml", enrollment+"\n[service.more]\nunits = [\"more.container\"]\nimage = \"127.0.0.1:5000/more\"\n", 0o644)
-	host.Eventually(t, "the fence to watch the new unit", 30*time.Second, func() bool {
+	host.Eventually(t, "the fence to watch the new unit", time.Minute, func() bool {
 		return strings.Contains(w.Show(t, "toad-fence.path", "Paths"), "more.container.d")
 	})
 	failedWatch(t, w)
@@ -97,7 +97,7 @@ func unwatchedEdit(t *testing.T, w *scene.Web) {
 	const held = "~/.config/systemd/user/toad-fence.service.d/held.conf"
 	w.WriteFile(t, held, "[Service]\nExecStopPost=/bin/sh -c 'test ! -p %t/held || { cat %t/held; rm %t/held; }'\n", 0o644)
 	w.MustUser(t, "sh", "-c", "mkfifo $XDG_RUNTIME_DIR/held; systemctl --user daemon-reload; touch "+pin)
-	host.Eventually(t, "the fence to be held at its end", 30*time.Second, func() bool {
+	host.Eventually(t, "the fence to be held at its end", time.Minute, func() bool {
 		return w.Show(t, "toad-fence.service", "SubState") == "stop-post"
 	})
 	w.MustUser(t, "sh", "-c", "sed -i s/never/always/ "+pin+"; echo > $XDG_RUNTIME_DIR/held")
@@ -109,7 +109,7 @@ func failedWatch(t *testing.T, w *scene.Web) {
 	const limit = "~/.config/systemd/user/toad-fence.service.d/limit.conf"
 	w.WriteFile(t, limit, "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n", 0o644)
 	w.MustUser(t, "systemctl", "--user", "daemon-reload")
-	host.Eventually(t, "the watch to fail", 30*time.Second, func() bool {
+	host.Eventually(t, "the watch to fail", time.Minute, func() bool {
 		w.MustUser(t, "touch", pin)
 		return w.Show(t, "toad-fence.path", "ActiveState") == "failed"
 	})

@@ -23,7 +23,7 @@ func TestADiskThatFillsUpDuringProbation(t *testing.T) {
 	w.Enroll(t, ready, short)
 	w.MustDeploy(t, 0, "never", "--detach")
 	w.WaitPhase(t, "probation")
-	host.Eventually(t, "the candidate to run", 20*time.Second, func() bool {
+	host.Eventually(t, "the candidate to run", time.Minute, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 503
 	})

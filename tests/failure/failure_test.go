@@ -204,7 +204,7 @@ func TestSomethingElseOnTheReadinessPort(t *testing.T) {
 func foreign(t *testing.T, w *scene.Web) {
 	t.Helper()
 	w.MustUser(t, "systemd-run", "--user", "-q", "--unit", "foreign", "-E", "PORT=8080", "/usr/local/lib/toad-tests/sample", "good")
-	host.Eventually(t, "the other program to answer", 30*time.Second, func() bool {
+	host.Eventually(t, "the other program to answer", time.Minute, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 200
 	})
@@ -225,7 +225,7 @@ func TestARestoreOutlastsAPortThatIsTakenForAMoment(t *testing.T) {
 	w.Serves(t, "v2")
 	w.MustUser(t, "sh", "-c", seize)
 	w.WaitPhase(t, "restoring", "rollback_failed")
-	host.Eventually(t, "a start of the release before to fail", 30*time.Second, func() bool {
+	host.Eventually(t, "a start of the release before to fail", time.Minute, func() bool {
 		_, after, _ := strings.Cut(w.Look(t, "~/.local/state/toad/operations/web-g1.log"), `"restoring"`)
 		return strings.Contains(after, "(auto-restart)")
 	})

@@ -24,7 +24,7 @@ func TestTheWayBackSurvivesAPruneWithoutARegistry(t *testing.T) {
 	w.MustDeploy(t, 0, "docker")
 	w.Enroll(t, ready, "deadline = \"15s\"\nstable = \"1s\"") // time enough for the prunes
 	w.MustDeploy(t, 0, "never", "--detach")
-	host.Eventually(t, "the candidate to run", 20*time.Second, func() bool {
+	host.Eventually(t, "the candidate to run", time.Minute, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 503
 	})
@@ -132,7 +132,7 @@ func TestAlertsReachAWebhookAndACommandOnce(t *testing.T) {
 
 	w.MustDeploy(t, 3, "crash")
 	told := func() string { return w.User(t, "cat", "told").Stdout }
-	host.Eventually(t, "the command to be told", 20*time.Second, func() bool { return strings.Contains(told(), "rolled_back") })
+	host.Eventually(t, "the command to be told", time.Minute, func() bool { return strings.Contains(told(), "rolled_back") })
 	// The webhook is down. Neither the end of the daemon nor of the delivery loses the alert.
 	w.User(t, "systemctl", "--user", "kill", "-s", "KILL", "toad.service", "toad-deliver.service")
 	s.status.Store(302)
@@ -152,7 +152,7 @@ func TestAlertsReachAWebhookAndACommandOnce(t *testing.T) {
 	invocation := w.Invocation(t)
 	for range 3 {
 		w.User(t, "podman", "kill", "-s", "KILL", "systemd-web")
-		host.Eventually(t, "the unit to restart", 20*time.Second, func() bool {
+		host.Eventually(t, "the unit to restart", time.Minute, func() bool {
 			now := w.Invocation(t)
 			again := now != invocation && now != ""
 			if again {

@@ -94,7 +94,7 @@ func BenchmarkUser(b *testing.B) {
 
 func serves(t *testing.T, h *Host, version string) {
 	t.Helper()
-	Eventually(t, "web answers as "+version, 20*time.Second, func() bool {
+	Eventually(t, "web answers as "+version, time.Minute, func() bool {
 		status, body := h.Get("http://127.0.0.1:8080/healthz")
 		return status == 200 && strings.Contains(body, "version "+version)
 	})

@@ -37,7 +37,7 @@ func TestAHealthyDigestIsPromoted(t *testing.T) {
 		t.Errorf("list-timers does not show the deadline:\n%s", timers)
 	}
 	status := ""
-	host.Eventually(t, "the check to show its last sample", 10*time.Second, func() bool {
+	host.Eventually(t, "the check to show its last sample", time.Minute, func() bool {
 		status = w.User(t, "systemctl", "--user", "status", "toad-check-web-g1").Stdout
 		return strings.Contains(status, "Status: \"ready for") || w.WaitPhase(t, "probation", "promoting", "promoted") != "probation"
 	})

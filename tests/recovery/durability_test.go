@@ -115,7 +115,7 @@ func inTheMiddle(t *testing.T, w *scene.Web, dir string) {
 		w.MustServe(t, "v2")
 	case "rollback_failed":
 		id := w.Record(t).Operation.ID
-		host.Eventually(t, "it to be said at crit", 20*time.Second, func() bool {
+		host.Eventually(t, "it to be said at crit", time.Minute, func() bool {
 			return strings.Contains(w.MustExec(t, "journalctl", "-b", "-p", "crit", "-o", "cat", "--no-pager"), id)
 		})
 		empty()

@@ -55,17 +55,17 @@ func TestWhatOthersDoToAService(t *testing.T) {
 
 	t.Run("the pins go during a deployment", func(t *testing.T) {
 		w.MustUser(t, "sh", "-c", "mkdir -p src && cp "+quadlets+"/web.container src/ && rsync -r --delete src/ "+quadlets+"/ && systemctl --user daemon-reload")
-		host.Eventually(t, "the pin to be back", 20*time.Second, func() bool {
+		host.Eventually(t, "the pin to be back", time.Minute, func() bool {
 			r := w.User(t, "cat", pinned)
 			return r.Exit == 0 && r.Stdout == text
 		})
-		host.Eventually(t, "it to be told", 10*time.Second, func() bool { return told("was changed by others during the deployment") == 1 })
+		host.Eventually(t, "it to be told", time.Minute, func() bool { return told("was changed by others during the deployment") == 1 })
 	})
 	t.Run("a drop-in takes the fence away during a deployment", func(t *testing.T) {
 		w.WriteFile(t, "~/.config/systemd/user/web.service.d/x.conf", "[Unit]\nConditionEnvironment=\n[Service]\nExecCondition=\n", 0o644)
-		host.Eventually(t, "it to be told", 20*time.Second, func() bool { return told("x.conf:2 wins over the pin") == 1 })
+		host.Eventually(t, "it to be told", time.Minute, func() bool { return told("x.conf:2 wins over the pin") == 1 })
 		w.MustUser(t, "rm", "-r", ".config/systemd/user/web.service.d")
-		host.Eventually(t, "it to be told that the pin counts", 20*time.Second, func() bool { return told("counts again") == 1 })
+		host.Eventually(t, "it to be told that the pin counts", time.Minute, func() bool { return told("counts again") == 1 })
 	})
 	if phase := settle(t, w); phase != "promoted" {
 		t.Fatalf("it ended %s\n%s", phase, w.Log(t))
@@ -77,9 +77,9 @@ func TestWhatOthersDoToAService(t *testing.T) {
 
 	t.Run("a drop-in for all containers, not loaded yet", func(t *testing.T) {
 		w.WriteFile(t, "~/"+quadlets+"/container.d/zzz.conf", "[Container]\nImage="+host.Repository+":v1\n", 0o644)
-		host.Eventually(t, "it to be told", 20*time.Second, func() bool { return told("zzz.conf:2 wins over the pin") == 1 })
+		host.Eventually(t, "it to be told", time.Minute, func() bool { return told("zzz.conf:2 wins over the pin") == 1 })
 		w.MustUser(t, "rm", "-r", quadlets+"/container.d")
-		host.Eventually(t, "it to be told that the pin counts", 20*time.Second, func() bool { return told("counts again") == 2 })
+		host.Eventually(t, "it to be told that the pin counts", time.Minute, func() bool { return told("counts again") == 2 })
 	})
 	t.Run("a restart by hand, and a removed container", func(t *testing.T) {
 		w.MustUser(t, "systemctl", "--user", "restart", "web.service")

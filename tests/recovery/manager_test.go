@@ -47,7 +47,7 @@ var ends = []struct {
 
 func gone(t *testing.T, w *scene.Web) {
 	t.Helper()
-	host.Eventually(t, "the manager to be gone", 30*time.Second, func() bool {
+	host.Eventually(t, "the manager to be gone", time.Minute, func() bool {
 		return w.Exec(t, "systemctl", "is-active", "user@1000.service").Stdout == "failed\n"
 	})
 }
@@ -120,7 +120,7 @@ func begin(t *testing.T, w *scene.Web, tag, phase, hang string) {
 	}
 	w.MustDeploy(t, 0, tag, detached(t, w, tag)...)
 	if hang != "" {
-		host.Eventually(t, "the act to come to "+hang, 30*time.Second, func() bool {
+		host.Eventually(t, "the act to come to "+hang, time.Minute, func() bool {
 			return w.User(t, "test", "-e", ".local/state/toad/fault").Exit != 0
 		})
 	}

@@ -30,7 +30,7 @@ func moreServices(t *testing.T, w *scene.Web) {
 	w.WriteFile(t, "~/.config/containers/systemd/more.container", strings.Replace(more, "{image}", host.Repository+":v1", 1), 0o644)
 	w.User(t, "sh", "-c", `printf '\n[service.more]\nunits = ["more.container"]\nimage = "`+host.Repository+`"\n[service.more.probation]\ndeadline = "60s"\nstable = "1s"\n' >> .config/toad/enrollment.toml
 		systemctl --user daemon-reload; systemctl --user start --no-block more.service`)
-	host.Eventually(t, "more to run", 30*time.Second, func() bool { return w.Show(t, "more.service", "ActiveState") == "active" })
+	host.Eventually(t, "more to run", time.Minute, func() bool { return w.Show(t, "more.service", "ActiveState") == "active" })
 	if r := w.User(t, "toad", "deploy", "more", w.Digest(t, "v2")); r.Exit != 0 {
 		t.Fatalf("exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
 	}
@@ -83,7 +83,7 @@ func TestWhateverKeepsReconcileFromDeciding(t *testing.T) {
 			host.Eventually(t, "somebody to tell what is held down", time.Minute, func() bool {
 				return strings.Contains(w.MustExec(t, "journalctl", "--since", "@"+since, "-p", "emerg", "-o", "cat", "--no-pager"), "web.container is held down")
 			})
-			host.Eventually(t, "the promoted unit to run", 30*time.Second, func() bool { return w.Show(t, "more.service", "ActiveState") == "active" })
+			host.Eventually(t, "the promoted unit to run", time.Minute, func() bool { return w.Show(t, "more.service", "ActiveState") == "active" })
 			if c.undo != "" {
 				w.User(t, "systemctl", "--user", "restart", "web.service")
 				if have := w.Show(t, "web.service", "ActiveState"); have != "inactive" || count(t, w, rec.ID) != ran {

@@ -27,11 +27,11 @@ func holds(t *testing.T, w *scene.Web, phase string) {
 		want = rec.Operation.Candidate.ImageID
 	}
 	var have string
-	host.Eventually(t, "the release that the record names to run", 30*time.Second, func() bool {
+	host.Eventually(t, "the release that the record names to run", time.Minute, func() bool {
 		have = w.User(t, "podman", "inspect", "--format", "{{.Image}}", "systemd-web").Stdout
 		return strings.TrimSpace(have) == want
 	})
-	host.Eventually(t, "it to answer", 30*time.Second, func() bool {
+	host.Eventually(t, "it to answer", time.Minute, func() bool {
 		status, _ := w.Get("http://127.0.0.1:8080/healthz")
 		return status == 200
 	})

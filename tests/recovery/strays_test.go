@@ -101,7 +101,7 @@ func TestOneServiceDoesNotHoldUpAnother(t *testing.T) {
 		if r := w.User(t, "toad", "deploy", "more", w.Digest(t, "slow5"), "--detach"); r.Exit != 0 {
 			t.Fatalf("exit %d\n%s%s", r.Exit, r.Stdout, r.Stderr)
 		}
-		host.Eventually(t, "the pull to begin", 20*time.Second, func() bool { return phaseOf("more") == "preparing" })
+		host.Eventually(t, "the pull to begin", time.Minute, func() bool { return phaseOf("more") == "preparing" })
 		fails(t)
 		if have := phaseOf("more"); have != "preparing" {
 			t.Errorf("the pull did not hang: %s", have)

@@ -159,7 +159,7 @@ func (s stand) tick(t *testing.T) {
 // alerted waits until an alert holds this word.
 func (s stand) alerted(t *testing.T, word string) {
 	t.Helper()
-	host.Eventually(t, "an alert that tells of "+word, 30*time.Second, func() bool {
+	host.Eventually(t, "an alert that tells of "+word, time.Minute, func() bool {
 		return strings.Contains(s.User(t, "sh", "-c", "cat .local/state/toad/alerts/*").Stdout, word)
 	})
 }

@@ -100,7 +100,7 @@ func failing(t *testing.T, s stand) {
 	s.MustUser(t, "toad", "deploy", "web", s.digest(t, "never"), "--detach")
 	s.WaitPhase(t, "probation")
 	candidate, last := "", ""
-	host.Eventually(t, "the candidate to run", 20*time.Second, func() bool {
+	host.Eventually(t, "the candidate to run", time.Minute, func() bool {
 		_, body := s.Get("http://127.0.0.1:8080/")
 		return strings.Contains(body, "never")
 	})
