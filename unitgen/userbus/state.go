@@ -17,6 +17,10 @@ import (
 
 // State reads a unit, loading it if need be. A unit that does not exist is a State with LoadState "not-found".
 func (b *Bus) State(ctx context.Context, name string) (unitgen.State, error) {
+	return b.readUnit(ctx, name, read)
+}
+
+func (b *Bus) readUnit(ctx context.Context, name string, read func(context.Context, *dbus.Conn, dbus.ObjectPath) (unitgen.State, error)) (unitgen.State, error) {
 	ctx, cancel := bounded(ctx, callTimeout)
 	defer cancel()
 	conn, err := b.connection(ctx)
@@ -58,21 +62,20 @@ func (b *Bus) Invocation(ctx context.Context, name string) (string, error) {
 // Running reads of a unit which process and which container run as it, and where it comes from; the rest of the State is
 // zero. It costs a tenth of State, which matters to those who look at many units.
 func (b *Bus) Running(ctx context.Context, name string) (unitgen.State, error) {
-	ctx, cancel := bounded(ctx, callTimeout)
-	defer cancel()
-	conn, err := b.connection(ctx)
-	if err != nil {
-		return unitgen.State{}, fmt.Errorf("read %s: %w", name, err)
-	}
-	unit := conn.Object(destination, unitPath(name))
+	return b.readUnit(ctx, name, readRunning)
+}
+
+// readRunning asks for all of them before it waits for the first.
+func readRunning(ctx context.Context, conn *dbus.Conn, unit dbus.ObjectPath) (unitgen.State, error) {
+	object := conn.Object(destination, unit)
 	all, calls := map[string]dbus.Variant{}, map[string]*dbus.Call{}
 	for property, iface := range running {
-		calls[property] = unit.GoWithContext(ctx, propsIface+".Get", 0, make(chan *dbus.Call, 1), iface, property)
+		calls[property] = object.GoWithContext(ctx, propsIface+".Get", 0, make(chan *dbus.Call, 1), iface, property)
 	}
 	for property, c := range calls {
 		var v dbus.Variant
 		if err := (<-c.Done).Store(&v); err != nil {
-			return unitgen.State{}, fmt.Errorf("read %s: %w", name, translate(err))
+			return unitgen.State{}, translate(err)
 		}
 		all[property] = v
 	}
