@@ -154,11 +154,10 @@ func (h *host) followEnrollment(ctx context.Context) error {
 	}
 	written := false
 	for _, f := range files {
-		name := filepath.Base(f.Name)
-		if name != unitgen.FencePath && name != unitgen.FenceAgain || sameText(f) {
+		switch name := filepath.Base(f.Name); {
+		case name != unitgen.FencePath && name != unitgen.FenceAgain, sameText(f):
 			continue
-		}
-		if _, err := os.Stat(f.Name); err != nil {
+		case name == unitgen.FencePath && !exists(f.Name):
 			return nil // toad was uninstalled
 		}
 		if err := writeUnit(f); err != nil {
