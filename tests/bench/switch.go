@@ -52,6 +52,15 @@ func newForm(b *bench, section string) *form {
 	return f
 }
 
+// within sets the deadline of what comes next. What is killed begins its window anew each time, after a pause that doubles.
+func (f *form) within(b *bench, sc scenario) {
+	deadline := "10s"
+	if sc.name == killed {
+		deadline = "40s"
+	}
+	f.MustUser(b, "sed", "-i", `s/^deadline = .*/deadline = "`+deadline+`"/`, ".config/toad/enrollment.toml")
+}
+
 // settled waits until nothing of an operation is under way.
 func (f *form) settled(b *bench) {
 	host.Eventually(b, "the operation to let go of everything", 2*time.Minute, func() bool {
@@ -136,6 +145,9 @@ func switches(b *bench, l *lab) table.Section {
 	lost := map[int]int{}
 	for _, rate := range rates {
 		for _, sc := range append(slices.Clone(scenarios), scenario{killed, "good", 0}) {
+			for _, f := range hosts {
+				f.within(b, sc)
+			}
 			failed, of, slowest := make([][]float64, len(forms)), make([][]float64, len(forms)), make([][]float64, len(forms))
 			for round := range l.rounds {
 				for i, f := range hosts {
@@ -178,7 +190,7 @@ func switches(b *bench, l *lab) table.Section {
 		"Each form as docs/switch.md shows it, on a host of its own; " + strings.Join(rate, " and ") + " requests/s to /healthz, each on a new connection, open loop, " +
 			"from before the command until all that it came to has settled, restores included. Failed: no answer, or one other than 2xx. " +
 			fmt.Sprintf("A client waits for %v.", load.Patience),
-		"The stable window is 4 s, the deadline 10 s. Held, a release that accepts and then crashes, or answers 503, is seen by clients until it is restored; " +
+		"The stable window is 4 s, the deadline 10 s, and 40 s where toad is killed. Held, a release that accepts and then crashes, or answers 503, is seen by clients until it is restored; " +
 			"side by side no client reaches it.",
 	}
 	return s
