@@ -85,8 +85,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	} else {
 		tab.Text(stdout)
 	}
-	if *file != "" && err == nil {
-		err = writeDocument(*file, *tab)
+	if *file != "" && len(tab.Sections) > 0 {
+		err = errors.Join(err, writeDocument(*file, *tab))
 	}
 	return err
 }
