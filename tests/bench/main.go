@@ -9,8 +9,8 @@
 package main
 
 import (
-	"cmp"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
