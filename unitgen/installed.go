@@ -254,8 +254,11 @@ Type=exec
 `
 
 // Enrolled units are ordered after this one. Where the user manager was killed with all that ran, Podman takes its
-// containers for running still, and no podman command works until somebody resets it; it is done before they start. It stays active when it is done, so that nothing pulls it in again
-// under running services, and nobody starts it by hand.
+// containers for running still, and no podman command works until each of them has been reset; it is done before they
+// start. Podman 5.4 panics over every such container, once it has reset that one, so migrate is run until it does
+// not. Where that takes too long, Podman is told what a boot tells it, by taking away the sign that it has run.
+//
+// It stays active when it is done, so that nothing pulls it in again under running services, and nobody starts it by hand.
 const reconcileText = `[Unit]
 Description=toad: settles what must run before any enrolled unit starts
 DefaultDependencies=no
@@ -270,7 +273,7 @@ Type=oneshot
 RemainAfterExit=yes
 ExecStartPre=-:/bin/sh -c 'd="$XDG_RUNTIME_DIR/libpod/tmp"; \
   test ! -e "$d/alive" || grep -qsE "podman|catatonit" "/proc/$(cat "$d/pause.pid" 2>/dev/null)/comm" || \
-  timeout 10 podman system migrate >/dev/null 2>&1'
+  timeout 15 /bin/sh -c "until podman system migrate; do :; done" >/dev/null 2>&1 || rm -f "$d/alive"'
 {reconcile}
 TimeoutStartSec=30s
 TimeoutStopSec=5s

@@ -153,7 +153,13 @@ func back(t *testing.T, w *scene.Web) {
 // A candidate whose deadline passes while the user manager is down never starts again; the previous release does.
 func TestTheDeadlinePassesWhileTheUserManagerIsDown(t *testing.T) {
 	t.Parallel()
-	w := scene.New(t, scene.Options{Ready: trialReady, Limits: trial})
+	files, others := map[string]string{}, []string{"one.service", "two.service", "three.service"}
+	for _, other := range others { // are not toad's, and come back too
+		files["~/.config/containers/systemd/"+strings.TrimSuffix(other, ".service")+".container"] =
+			"[Container]\nImage=" + host.Repository + ":v1\nNetwork=none\n[Service]\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=default.target\n"
+	}
+	w := scene.New(t, scene.Options{Ready: trialReady, Limits: trial, Files: files})
+	w.MustUser(t, append([]string{"systemctl", "--user", "start"}, others...)...)
 	w.MustDeploy(t, 0, "v2")
 	w.Quiet(t)
 	for i, end := range ends {
@@ -174,6 +180,9 @@ func TestTheDeadlinePassesWhileTheUserManagerIsDown(t *testing.T) {
 			holds(t, w, "rolled_back")
 			if again := count(t, w, rec.ID) - ran; again != 0 {
 				t.Errorf("past its deadline the candidate was started %d times", again)
+			}
+			for _, other := range others {
+				host.Eventually(t, other+" to be back", time.Minute, func() bool { return w.Show(t, other, "ActiveState") == "active" })
 			}
 			if s := w.Status(t); len(s.Refusals) != 0 {
 				t.Errorf("refused: %+v", s.Refusals)
