@@ -29,14 +29,18 @@ func (s *Store) LockServe() (unlock func(), err error) {
 	}
 	if !ok {
 		holder, _ := os.ReadFile(path)
-		return nil, fmt.Errorf("%w: another toad serve (pid %s) runs on %s", ErrLocked, strings.TrimSpace(string(holder)), s.dir)
+		return nil, fmt.Errorf("%w: another toad serve (%s) runs on %s", ErrLocked, strings.TrimSpace(string(holder)), s.dir)
 	}
 	if err := flush(filepath.Join(s.dir, "services")); err != nil { // as after a holder of Lock that died
 		_ = l.Unlock()
 		return nil, err
 	}
 	// The pid is for people; the flock is what holds, so a torn write does no harm.
-	_ = os.WriteFile(path, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600)
+	holder := fmt.Sprintf("pid %d\n", os.Getpid())
+	if os.Getpid() == 1 { // the number that all first processes of containers have
+		holder = "in a container\n"
+	}
+	_ = os.WriteFile(path, []byte(holder), 0o600)
 	return func() { _ = l.Unlock() }, nil
 }
 

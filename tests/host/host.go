@@ -315,12 +315,16 @@ func (h *Host) inside(t testing.TB, name string) (*os.Root, string) {
 	return root, strings.TrimPrefix(filepath.Clean(name), "/")
 }
 
-// Pids are the processes of toad's units whose name matches a glob, as numbered out here.
+// Pids are the processes of toad's units whose name matches a glob, as numbered out here; those of a unit's container too.
 func (h *Host) Pids(t testing.TB, units string) []int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(h.cgroup, fmt.Sprintf("user.slice/user-%d.slice/user@%d.service/app.slice", UID, UID), units, "cgroup.procs"))
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, in := range []string{"", "*"} {
+		found, err := filepath.Glob(filepath.Join(h.cgroup, fmt.Sprintf("user.slice/user-%d.slice/user@%d.service/app.slice", UID, UID), units, in, "cgroup.procs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	var pids []int
 	for _, f := range files {
