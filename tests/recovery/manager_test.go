@@ -167,7 +167,7 @@ func TestTheDeadlinePassesWhileTheUserManagerIsDown(t *testing.T) {
 			continue
 		}
 		t.Run(end.name, func(t *testing.T) {
-			w.Enroll(t, trialReady, "deadline = \"15s\"\nstable = \"8s\"")
+			w.Enroll(t, trialReady, "deadline = \"30s\"\nstable = \"8s\"")
 			w.MustDeploy(t, 0, "v3", "--detach")
 			w.WaitPhase(t, "probation")
 			w.Serves(t, "v3")
