@@ -25,7 +25,7 @@ func Installed(p Program, pins ...string) []File {
 	}
 	if p.Container != nil {
 		files[2] = File{ContainerFile, containerText}
-		files = append(files, File{LookSocket, lookSocketText}, File{LookService, lookText})
+		files = append(files, File{LookSocket, lookSocketText}, File{LookService, lookText}, File{ContainerCopy, containerText})
 	}
 	if len(p.Listen) > 0 {
 		files = append(files, File{TCPSocket, tcpSocketText})
@@ -186,6 +186,9 @@ Also=toad.socket
 // The daemon in a container of its own, and what it asks of the host there.
 const (
 	ContainerFile = "toad.container" // a Quadlet, not a unit: its folder is another
+	// ContainerCopy lies beside the units, out of the way of what copies Quadlets over. It says that toad is installed in
+	// this shape, and the Quadlet is put back from it.
+	ContainerCopy = "toad.container.copy"
 	LookSocket    = "toad-look.socket"
 	LookService   = "toad-look.service"
 )

@@ -195,14 +195,11 @@ func installedListening() (l listening) {
 	if err != nil {
 		return l
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "toad.service"))
-	if err != nil {
-		text, err = os.ReadFile(pathOf(dir, unitgen.ContainerFile))
+	text := containerText()
+	if unit, err := os.ReadFile(filepath.Join(dir, "toad.service")); err == nil {
+		text = string(unit)
 	}
-	if err != nil {
-		return l
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "ExecStart=") && !strings.HasPrefix(line, "Exec=") {
 			continue
 		}

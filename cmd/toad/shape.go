@@ -27,10 +27,23 @@ func containerIn(state string) *unitgen.Container {
 
 // installedContainer is nil where toad is not installed in that shape.
 func installedContainer(state string) *unitgen.Container {
-	if text, err := os.ReadFile(pathOf("", unitgen.ContainerFile)); err != nil || !unitgen.Own(string(text)) {
+	if !unitgen.Own(containerText()) {
 		return nil
 	}
 	return containerIn(state)
+}
+
+// containerText is what setup wrote of the daemon's container, empty if it wrote nothing. A toad before this one left no copy.
+func containerText() string {
+	dir, err := unitDir()
+	if err != nil {
+		return ""
+	}
+	text, err := os.ReadFile(pathOf(dir, unitgen.ContainerCopy))
+	if err != nil {
+		text, _ = os.ReadFile(pathOf(dir, unitgen.ContainerFile))
+	}
+	return string(text)
 }
 
 // reshape sets the shape that is asked for, and refuses what its container would not see.
@@ -85,7 +98,7 @@ func (h *host) otherShape() (files []string) {
 	if err != nil {
 		return nil
 	}
-	names := []string{unitgen.ContainerFile, unitgen.LookSocket, unitgen.LookService}
+	names := []string{unitgen.ContainerFile, unitgen.LookSocket, unitgen.LookService, unitgen.ContainerCopy}
 	if h.rollout.Program.Container != nil {
 		names = []string{"toad.service"}
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +99,7 @@ func writeUnit(f unitgen.File) error {
 func (h *host) look(ctx context.Context) error {
 	for try := 1; ; try++ {
 		began, before := time.Now(), h.watched()
-		err := errors.Join(h.rollout.Look(ctx), h.followEnrollment(ctx))
+		err := errors.Join(h.rollout.Look(ctx), h.followEnrollment(ctx), h.keepContainer(ctx))
 		settled := h.watched() == before
 		if settled && err == nil {
 			return h.looked(began)
@@ -178,6 +180,36 @@ func (h *host) followEnrollment(ctx context.Context) error {
 	return nil
 }
 
+// keepContainer puts the Quadlet of toad's own container back: what copies the operator's folder over does not know it.
+func (h *host) keepContainer(ctx context.Context) error {
+	files, err := h.unitFiles()
+	if err != nil || h.rollout.Program.Container == nil {
+		return err
+	}
+	own := slices.IndexFunc(files, func(f unitgen.File) bool { return filepath.Base(f.Name) == unitgen.ContainerFile })
+	installed := slices.ContainsFunc(files, func(f unitgen.File) bool { return filepath.Base(f.Name) == unitgen.FencePath && exists(f.Name) })
+	if own < 0 || !installed || exists(files[own].Name) {
+		return nil
+	}
+	if err := writeUnit(files[own]); err != nil {
+		return err
+	}
+	if err := h.rollout.Reload(ctx); err != nil {
+		return err
+	}
+	h.log.Warn(files[own].Name + " was taken away by others, and is put back; to keep it out of their way: docs/host.md")
+	for _, unit := range h.startedUnits() {
+		// A socket that was asked while it had no service has failed.
+		if s, err := h.bus.State(ctx, unit); err != nil || s.ActiveState != "failed" {
+			continue
+		}
+		if err := h.bus.Restart(ctx, unit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // watchAgain starts the watch where it has failed, as it does where the user has no inotify instance left.
 func (h *host) watchAgain(ctx context.Context) error {
 	s, err := h.bus.State(ctx, unitgen.FencePath)
@@ -237,6 +269,8 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 			h.log.Warn("stop", "err", err)
 		}
 	}
+	// Without the fence's own nothing is put back.
+	slices.SortStableFunc(files, func(a, b unitgen.File) int { return cmp.Compare(watches(b), watches(a)) })
 	for _, f := range files {
 		if _, err := os.Stat(f.Name); err != nil {
 			continue
@@ -255,6 +289,13 @@ func uninstallUnits(ctx context.Context, g *globals, dry bool) error {
 		}
 	}
 	return h.leaves(g, names)
+}
+
+func watches(f unitgen.File) int {
+	if filepath.Base(f.Name) == unitgen.FencePath {
+		return 1
+	}
+	return 0
 }
 
 // leaves says what an uninstalled toad leaves behind.
