@@ -182,13 +182,16 @@ func (h *host) followEnrollment(ctx context.Context) error {
 
 // keepContainer puts the Quadlet of toad's own container back: what copies the operator's folder over does not know it.
 func (h *host) keepContainer(ctx context.Context) error {
+	if h.rollout.Program.Container == nil || exists(pathOf("", unitgen.ContainerFile)) {
+		return nil
+	}
 	files, err := h.unitFiles()
-	if err != nil || h.rollout.Program.Container == nil {
+	if err != nil {
 		return err
 	}
 	own := slices.IndexFunc(files, func(f unitgen.File) bool { return filepath.Base(f.Name) == unitgen.ContainerFile })
 	installed := slices.ContainsFunc(files, func(f unitgen.File) bool { return filepath.Base(f.Name) == unitgen.FencePath && exists(f.Name) })
-	if own < 0 || !installed || exists(files[own].Name) {
+	if own < 0 || !installed {
 		return nil
 	}
 	if err := writeUnit(files[own]); err != nil {
